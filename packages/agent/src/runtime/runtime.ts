@@ -1,0 +1,81 @@
+import type { JobEndReason } from '@tenon/core'
+
+/**
+ * How an agent starts jobs. Every call is idempotent by job id: starting a job that runs returns its handle,
+ * removing one that is gone is fine. A job outlives the agent; `list` and `attach` find what an earlier life
+ * of the agent left behind. One contract suite (`contract.ts`) runs on every implementation.
+ */
+export interface Runtime {
+  readonly name: 'process' | 'fake' | 'docker' | 'kubernetes'
+  /** What this runtime confines a job with, in words, for `tenon doctor` and the job's record. */
+  describe(): Promise<RuntimeDescription>
+  /** Throws `RuntimeError` with reason `start` or `image` when the job could not be started; nothing is left then. */
+  start(spec: JobSpec): Promise<JobHandle>
+  attach(jobId: string): Promise<JobHandle | undefined>
+  /** The bytes of the job's log from `offset` on; ends when the job has ended and everything was read, or on abort. */
+  logs(jobId: string, offset: number, signal: AbortSignal): AsyncIterable<Uint8Array>
+  /** Resolves once the job has ended; an unknown job ends with reason `gone`. Rejects only on abort. */
+  wait(jobId: string, signal: AbortSignal): Promise<JobExit>
+  /** SIGTERM, then after `graceSeconds` SIGKILL to everything of the job. `reason` becomes the job's end reason. */
+  stop(jobId: string, graceSeconds: number, reason: 'canceled' | 'timeout'): Promise<void>
+  /** Stops what still runs and removes every trace. */
+  remove(jobId: string): Promise<void>
+  list(): Promise<JobHandle[]>
+}
+
+export interface JobSpec {
+  jobId: string
+  fence: number
+  /** The fixed program of the `process` runtime; an engine runs its image's own. */
+  command: string[]
+  /** By digest, from the install registry; absent on `process`. */
+  image?: string
+  /** The whole environment of the job; never a secret. */
+  env: Record<string, string>
+  /** Small files placed in the job's folder before it starts, readable by the job alone. The job's token is one. */
+  files: Record<string, string>
+  /** Host paths the job may see besides its own folder and the tools. */
+  mounts: { path: string; writable: boolean }[]
+  network: 'none' | 'egress'
+  limits: JobLimits
+}
+
+export interface JobLimits {
+  memoryBytes: number
+  cpus: number
+  pids: number
+  timeoutSeconds: number
+  graceSeconds: number
+}
+
+export interface JobHandle {
+  jobId: string
+  fence: number
+  state: 'running' | 'ended'
+  /** The folder or container path that the job works in, as the job sees it. */
+  folder: string
+  confinement: string
+}
+
+export interface JobExit {
+  reason: JobEndReason
+  exitCode: number | null
+  /** One sentence for people. */
+  message: string
+}
+
+export interface RuntimeDescription {
+  confinement: string
+  /** What is missing here and how to get it, a line each. */
+  warnings: string[]
+}
+
+export class RuntimeError extends Error {
+  readonly reason: 'start' | 'image'
+
+  constructor(reason: 'start' | 'image', message: string, options?: { cause?: unknown }) {
+    super(message, options)
+    this.name = 'RuntimeError'
+    this.reason = reason
+  }
+}
