@@ -1,0 +1,56 @@
+import type { JobStatus } from './states.ts'
+
+/** What an agent's journal and runtime hold of a job at the start of a session. */
+export interface HeldJob {
+  jobId: string
+  fence: number
+  state: 'accepted' | 'running' | 'finished'
+}
+
+/** What the server knows of a job that it gave to this agent, or that the agent named. */
+export interface KnownJob {
+  jobId: string
+  fence: number
+  status: JobStatus
+  cancelRequested: boolean
+  /** The agent that holds it, or null. */
+  agentId: string | null
+}
+
+export type Verdict = 'keep' | 'stop' | 'forget'
+
+export interface Reconciliation {
+  verdicts: { jobId: string; fence: number; verdict: Verdict }[]
+  /** Assigned, but the agent never journaled it: nothing ran, so it goes back to the queue under a new fencing number. */
+  requeue: string[]
+  /** Was `lost`, and its agent is back with it. */
+  recover: string[]
+}
+
+/** Pure: one answer for everything that either side holds, so that no job is forgotten and none has two holders. */
+export function reconcile(
+  agentId: string,
+  held: readonly HeldJob[],
+  known: readonly KnownJob[],
+): Reconciliation {
+  const byId = new Map(known.map((job) => [job.jobId, job]))
+  const heldIds = new Set(held.map((job) => job.jobId))
+  const result: Reconciliation = { verdicts: [], requeue: [], recover: [] }
+  for (const job of held) {
+    const mine = byId.get(job.jobId)
+    const verdict = verdictOn(agentId, job, mine)
+    result.verdicts.push({ jobId: job.jobId, fence: job.fence, verdict })
+    if (verdict !== 'forget' && mine?.status === 'lost') result.recover.push(job.jobId)
+  }
+  for (const job of known) {
+    const unseen = job.agentId === agentId && !heldIds.has(job.jobId)
+    if (unseen && job.status === 'assigned') result.requeue.push(job.jobId)
+  }
+  return result
+}
+
+function verdictOn(agentId: string, held: HeldJob, known: KnownJob | undefined): Verdict {
+  if (!known || known.agentId !== agentId || known.fence !== held.fence) return 'forget'
+  if (known.status === 'succeeded' || known.status === 'failed' || known.status === 'canceled') return 'forget'
+  return known.cancelRequested && held.state !== 'finished' ? 'stop' : 'keep'
+}

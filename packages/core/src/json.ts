@@ -1,0 +1,1 @@
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json }

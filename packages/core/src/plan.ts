@@ -1,0 +1,82 @@
+import { dependencyOrder, type App } from './app.ts'
+
+export type StepKind = 'sandbox' | 'agent' | 'sync' | 'deploy' | 'destroy' | 'sandbox-destroy'
+
+/** What somebody decided; the planner turns it into steps. */
+export type Decision =
+  | { kind: 'provision' }
+  | { kind: 'deploy'; components: string[] }
+  | { kind: 'teardown'; components: string[] }
+  | { kind: 'deprovision' }
+
+export type RunKind = Decision['kind']
+
+export interface PlannedStep {
+  /** Unique in its run, and readable: `deploy:web`. */
+  key: string
+  kind: StepKind
+  component: string | null
+  dependsOn: string[]
+}
+
+/** What the planner must know of the install. */
+export interface InstallState {
+  /** Components that are, or may be, there: everything a deploy was ever started for and no destroy succeeded. */
+  deployed: ReadonlySet<string>
+}
+
+/** Pure: the same decision on the same state gives the same steps, each after all that it depends on. */
+export function planRun(decision: Decision, app: App, state: InstallState): PlannedStep[] {
+  switch (decision.kind) {
+    case 'provision': {
+      const base = [step('sandbox', null, []), step('agent', null, ['sandbox'])]
+      return [...base, ...planDeploys(app, new Set(app.components.map((c) => c.name)), ['agent'])]
+    }
+    case 'deploy':
+      return planDeploys(app, new Set(decision.components), [])
+    case 'teardown':
+      return planDestroys(app, new Set(decision.components))
+    case 'deprovision': {
+      const destroys = planDestroys(app, state.deployed)
+      return [...destroys, step('sandbox-destroy', null, destroys.map((s) => s.key))]
+    }
+  }
+}
+
+function planDeploys(app: App, selected: ReadonlySet<string>, after: string[]): PlannedStep[] {
+  const steps: PlannedStep[] = []
+  for (const name of selectedOrder(app, selected)) {
+    const needs = dependenciesOf(app, name).filter((d) => selected.has(d))
+    steps.push(step('sync', name, after))
+    steps.push(step('deploy', name, [stepKey('sync', name), ...needs.map((d) => stepKey('deploy', d))]))
+  }
+  return steps
+}
+
+/** Reverse: a component goes only after everything that depends on it is gone. */
+function planDestroys(app: App, selected: ReadonlySet<string>): PlannedStep[] {
+  const known = new Set(app.components.map((c) => c.name))
+  const orphans = [...selected].filter((name) => !known.has(name)).toSorted()
+  const steps = orphans.map((name) => step('destroy', name, []))
+  for (const name of selectedOrder(app, selected).toReversed()) {
+    const dependents = app.components.filter((c) => selected.has(c.name) && c.dependencies.includes(name))
+    steps.push(step('destroy', name, dependents.map((c) => stepKey('destroy', c.name))))
+  }
+  return steps
+}
+
+function selectedOrder(app: App, selected: ReadonlySet<string>): string[] {
+  return dependencyOrder(app.components).filter((name) => selected.has(name))
+}
+
+function dependenciesOf(app: App, name: string): string[] {
+  return app.components.find((c) => c.name === name)?.dependencies ?? []
+}
+
+function step(kind: StepKind, component: string | null, dependsOn: string[]): PlannedStep {
+  return { key: stepKey(kind, component), kind, component, dependsOn }
+}
+
+export function stepKey(kind: StepKind, component: string | null): string {
+  return component === null ? kind : `${kind}:${component}`
+}

@@ -1,0 +1,69 @@
+import { stateTable } from './transitions.ts'
+
+export const AGENT_ROLES = ['build', 'setup', 'install'] as const
+export type AgentRole = (typeof AGENT_ROLES)[number]
+
+export const JOB_KINDS = ['build', 'sync', 'deploy', 'destroy', 'sandbox', 'action', 'logs', 'debug'] as const
+export type JobKind = (typeof JOB_KINDS)[number]
+
+export type JobStatus = 'queued' | 'assigned' | 'running' | 'succeeded' | 'failed' | 'canceled' | 'lost'
+/** `lost` means unknown: a late result, the agent's word that the container is gone, or a person ends it. */
+export const jobStates = stateTable<JobStatus>({
+  queued: ['assigned', 'canceled', 'failed'],
+  assigned: ['queued', 'running', 'succeeded', 'failed', 'canceled', 'lost'],
+  running: ['succeeded', 'failed', 'canceled', 'lost'],
+  lost: ['running', 'succeeded', 'failed', 'canceled'],
+  succeeded: [],
+  failed: [],
+  canceled: [],
+})
+export type JobOutcome = 'succeeded' | 'failed' | 'canceled'
+
+export type StepStatus = 'pending' | 'active' | 'succeeded' | 'failed' | 'canceled' | 'skipped'
+export const stepStates = stateTable<StepStatus>({
+  pending: ['active', 'canceled', 'skipped'],
+  active: ['succeeded', 'failed', 'canceled'],
+  failed: ['pending', 'skipped'],
+  canceled: ['pending'],
+  succeeded: [],
+  skipped: [],
+})
+
+export type RunStatus = 'queued' | 'active' | 'succeeded' | 'failed' | 'canceled'
+/** A failed or canceled run goes on when one of its steps is retried. */
+export const runStates = stateTable<RunStatus>({
+  queued: ['active', 'canceled'],
+  active: ['succeeded', 'failed', 'canceled'],
+  failed: ['active'],
+  canceled: ['active'],
+  succeeded: [],
+})
+
+export type BuildStatus = 'queued' | 'running' | 'succeeded' | 'failed' | 'canceled'
+export const buildStates = stateTable<BuildStatus>({
+  queued: ['running', 'succeeded', 'failed', 'canceled'],
+  running: ['succeeded', 'failed', 'canceled'],
+  succeeded: [],
+  failed: [],
+  canceled: [],
+})
+
+export type DeployStatus = 'pending' | 'syncing' | 'deploying' | 'succeeded' | 'failed' | 'canceled'
+export const deployStates = stateTable<DeployStatus>({
+  pending: ['syncing', 'deploying', 'canceled', 'failed'],
+  syncing: ['deploying', 'failed', 'canceled'],
+  deploying: ['succeeded', 'failed', 'canceled'],
+  succeeded: [],
+  failed: ['pending'],
+  canceled: ['pending'],
+})
+
+export type InstallStatus = 'new' | 'provisioning' | 'active' | 'failed' | 'deprovisioning' | 'deprovisioned'
+export const installStates = stateTable<InstallStatus>({
+  new: ['provisioning', 'deprovisioned'],
+  provisioning: ['active', 'failed', 'deprovisioning'],
+  active: ['provisioning', 'deprovisioning'],
+  failed: ['provisioning', 'active', 'deprovisioning'],
+  deprovisioning: ['deprovisioned', 'failed'],
+  deprovisioned: ['provisioning'],
+})

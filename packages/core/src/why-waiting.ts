@@ -1,0 +1,93 @@
+import type { AgentRole, JobStatus, RunStatus } from './states.ts'
+
+/** The facts that decide what a queued job, step or run waits for; gathered by the store, judged here. */
+export interface JobFacts {
+  status: JobStatus
+  createdAt: string
+  assignedAt: string | null
+  leaseUntil: string | null
+  cancelRequestedAt: string | null
+  target: { role: AgentRole; installId: string | null }
+  agents: { id: string; connected: boolean; lastSeenAt: string | null; slots: number; running: number }[]
+  /** Queued jobs of the same agent that come first. */
+  ahead: number
+}
+
+export interface Waiting {
+  /** A word for programs. */
+  code: string
+  /** A sentence for people. */
+  message: string
+  since: string
+  /** What somebody can do about it, if anything. */
+  remedy: string | null
+}
+
+export function whyJobWaits(job: JobFacts): Waiting | undefined {
+  if (job.status === 'queued') return whyQueued(job)
+  if (job.status === 'assigned') {
+    return waiting('agent_starting', 'The agent has it and is starting it.', job.assignedAt ?? job.createdAt)
+  }
+  if (job.status === 'running' && job.cancelRequestedAt) {
+    return waiting('canceling', 'It was asked to stop and has not ended yet.', job.cancelRequestedAt)
+  }
+  if (job.status === 'lost') {
+    return waiting(
+      'lost',
+      `Its agent has not been heard of since its lease ran out at ${job.leaseUntil ?? 'an unknown time'}; whether it still runs is unknown.`,
+      job.leaseUntil ?? job.createdAt,
+      'Bring the agent back and it settles by itself, or settle it by hand with `tenon jobs settle`.',
+    )
+  }
+  return undefined
+}
+
+function whyQueued(job: JobFacts): Waiting {
+  const who = job.target.installId ? `the agent of install ${job.target.installId}` : `a ${job.target.role} agent`
+  if (job.agents.length === 0) {
+    return waiting('no_agent', `No agent has enrolled yet: it needs ${who}.`, job.createdAt, 'Start one with a join token: `tenon agent --help`.')
+  }
+  const connected = job.agents.filter((a) => a.connected)
+  if (connected.length === 0) {
+    const seen = job.agents.map((a) => a.lastSeenAt).filter((at) => at !== null).toSorted().at(-1)
+    return waiting(
+      'agent_away',
+      `It needs ${who}, which is not connected${seen ? ` (last seen ${seen})` : ''}.`,
+      seen ?? job.createdAt,
+      'Check that the agent runs and can reach the server.',
+    )
+  }
+  const busy = connected.every((a) => a.running >= a.slots)
+  if (busy) {
+    const slots = connected.reduce((sum, a) => sum + a.slots, 0)
+    return waiting('no_free_slot', `All ${slots} slots of ${who} are busy; ${job.ahead} jobs are ahead.`, job.createdAt)
+  }
+  return waiting('dispatching', `It is next in line for ${who}.`, job.createdAt)
+}
+
+export interface RunFacts {
+  status: RunStatus
+  createdAt: string
+  /** The active run on the same install that must end first. */
+  blockedBy: { runId: string; kind: string } | null
+  activeSteps: { key: string; kind: string; since: string; job: Waiting | undefined }[]
+}
+
+export function whyRunWaits(run: RunFacts): Waiting[] {
+  if (run.status === 'queued') {
+    if (!run.blockedBy) return [waiting('starting', 'It is about to start.', run.createdAt)]
+    const { runId, kind } = run.blockedBy
+    return [waiting('run_ahead', `The ${kind} run ${runId} on the same install must end first.`, run.createdAt, `See it with \`tenon runs show ${runId}\`.`)]
+  }
+  if (run.status !== 'active') return []
+  return run.activeSteps.flatMap((step) => {
+    if (step.kind === 'agent') {
+      return [waiting('agent_enrolling', 'The install agent has not connected yet.', step.since, 'Look at the sandbox step’s log.')]
+    }
+    return step.job ? [{ ...step.job, message: `${step.key}: ${step.job.message}` }] : []
+  })
+}
+
+function waiting(code: string, message: string, since: string, remedy: string | null = null): Waiting {
+  return { code, message, since, remedy }
+}
