@@ -21,7 +21,8 @@ export function advanceRun(steps: readonly StepState[], cancelRequested: boolean
   const isDone = (key: string) => status.get(key) === 'succeeded' || status.get(key) === 'skipped'
   const pending = steps.filter((s) => s.status === 'pending')
   const start = cancelRequested ? [] : pending.filter((s) => s.dependsOn.every(isDone)).map((s) => s.key)
-  if (start.length > 0 || steps.some((s) => s.status === 'active')) return { start, cancel: [], end: undefined }
+  if (start.length > 0 || steps.some((s) => s.status === 'active'))
+    return { start, cancel: [], end: undefined }
   return { start, cancel: pending.map((s) => s.key), end: endOf(steps, cancelRequested) }
 }
 

@@ -31,7 +31,8 @@ export function graphProblems(components: readonly Component[]): GraphProblem[] 
   }
   for (const component of components) {
     for (const dependency of component.dependencies) {
-      if (!byName.has(dependency)) problems.push({ code: 'unknown_dependency', component: component.name, dependency })
+      if (!byName.has(dependency))
+        problems.push({ code: 'unknown_dependency', component: component.name, dependency })
     }
   }
   const cycle = findCycle(byName)
@@ -45,7 +46,8 @@ export function dependencyOrder(components: readonly Component[]): string[] {
   const order: string[] = []
   while (waitingFor.size > 0) {
     const free = [...waitingFor].filter(([, deps]) => deps.size === 0).map(([name]) => name)
-    if (free.length === 0) throw new Error('the graph has a cycle or an unknown name: ask graphProblems first')
+    if (free.length === 0)
+      throw new Error('the graph has a cycle or an unknown name: ask graphProblems first')
     for (const name of free.toSorted()) {
       order.push(name)
       waitingFor.delete(name)

@@ -86,7 +86,11 @@ export function verifyHead(
   hashAt: (seq: number) => string | undefined,
 ): AuditProblem | undefined {
   if (kept.seq > end.seq) {
-    return { seq: end.seq + 1, code: 'cut_off', message: `entries ${end.seq + 1} to ${kept.seq} are missing at the end` }
+    return {
+      seq: end.seq + 1,
+      code: 'cut_off',
+      message: `entries ${end.seq + 1} to ${kept.seq} are missing at the end`,
+    }
   }
   if (kept.seq > 0 && hashAt(kept.seq) !== kept.hash) {
     return { seq: kept.seq, code: 'changed', message: `entry ${kept.seq} is not the one whose hash was kept` }
@@ -101,19 +105,28 @@ export function verifySignedHead(
 ): AuditProblem | undefined {
   const key = keys.get(head.keyId)
   if (key && verify(key, headStatement(head), head.signature)) return undefined
-  return { seq: head.seq, code: 'bad_head_signature', message: `the head of the chain is not signed by a known key` }
+  return {
+    seq: head.seq,
+    code: 'bad_head_signature',
+    message: `the head of the chain is not signed by a known key`,
+  }
 }
 
 function checkEntry(head: AuditHead, sealed: SealedEntry, sha256: Sha256): AuditProblem | undefined {
   const { seq } = sealed
   if (seq !== head.seq + 1) {
-    return { seq: head.seq + 1, code: 'missing', message: `entry ${head.seq + 1} is missing: entry ${seq} follows ${head.seq}` }
+    return {
+      seq: head.seq + 1,
+      code: 'missing',
+      message: `entry ${head.seq + 1} is missing: entry ${seq} follows ${head.seq}`,
+    }
   }
   if (hashBody(sealed.body, sha256) !== sealed.hash) {
     return { seq, code: 'changed', message: `entry ${seq} was changed: its content does not have its hash` }
   }
   const entry = parseEntry(sealed.body)
-  if (!entry || entry.seq !== seq) return { seq, code: 'malformed', message: `entry ${seq} is not an audit entry` }
+  if (!entry || entry.seq !== seq)
+    return { seq, code: 'malformed', message: `entry ${seq} is not an audit entry` }
   if (entry.chain !== head.chain) {
     return { seq, code: 'wrong_chain', message: `entry ${seq} belongs to the chain ${entry.chain}` }
   }

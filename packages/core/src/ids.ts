@@ -34,7 +34,7 @@ function base32(bytes: Uint8Array): string {
   let bits = 0
   for (const byte of bytes) {
     buffer = (buffer << 8) | byte
-    for (bits += 8; bits >= 5; ) {
+    for (bits += 8; bits >= 5;) {
       bits -= 5
       out += ALPHABET[(buffer >> bits) & 31]
     }

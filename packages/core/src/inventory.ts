@@ -51,6 +51,7 @@ export function reconcile(
 
 function verdictOn(agentId: string, held: HeldJob, known: KnownJob | undefined): Verdict {
   if (!known || known.agentId !== agentId || known.fence !== held.fence) return 'forget'
-  if (known.status === 'succeeded' || known.status === 'failed' || known.status === 'canceled') return 'forget'
+  if (known.status === 'succeeded' || known.status === 'failed' || known.status === 'canceled')
+    return 'forget'
   return known.cancelRequested && held.state !== 'finished' ? 'stop' : 'keep'
 }

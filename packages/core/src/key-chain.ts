@@ -19,7 +19,7 @@ export function extendPinnedKeys(
   verify: Verify,
 ): Map<string, string> {
   const trusted = new Map(pinned)
-  for (let grew = true; grew; ) {
+  for (let grew = true; grew;) {
     grew = false
     for (const link of offered) {
       const voucher = link.signedBy === null ? undefined : trusted.get(link.signedBy)

@@ -129,12 +129,16 @@ export function checkManifest<T extends JobManifest | StandingManifest>(
   }
   const manifest = parse(parseJson(document.text))
   if (!manifest) return refuse('malformed', 'it does not have the form of a manifest')
-  if (manifest.serverId !== check.serverId) return refuse('wrong_server', `it comes from ${manifest.serverId}`)
+  if (manifest.serverId !== check.serverId)
+    return refuse('wrong_server', `it comes from ${manifest.serverId}`)
   if (manifest.target.role !== target.role || manifest.target.installId !== target.installId) {
     return refuse('wrong_install', `it is meant for ${describeTarget(manifest.target)}`)
   }
   if (Date.parse(manifest.notBefore) > nowMs + skewMs) {
-    return refuse('not_yet_valid', `it is valid from ${manifest.notBefore} on; compare the clocks of both machines`)
+    return refuse(
+      'not_yet_valid',
+      `it is valid from ${manifest.notBefore} on; compare the clocks of both machines`,
+    )
   }
   if (Date.parse(manifest.expiresAt) < nowMs - skewMs) {
     return refuse('expired', `it expired at ${manifest.expiresAt}; compare the clocks of both machines`)

@@ -38,7 +38,14 @@ export function planRun(decision: Decision, app: App, state: InstallState): Plan
       return planDestroys(app, new Set(decision.components))
     case 'deprovision': {
       const destroys = planDestroys(app, state.deployed)
-      return [...destroys, step('sandbox-destroy', null, destroys.map((s) => s.key))]
+      return [
+        ...destroys,
+        step(
+          'sandbox-destroy',
+          null,
+          destroys.map((s) => s.key),
+        ),
+      ]
     }
   }
 }
@@ -60,7 +67,13 @@ function planDestroys(app: App, selected: ReadonlySet<string>): PlannedStep[] {
   const steps = orphans.map((name) => step('destroy', name, []))
   for (const name of selectedOrder(app, selected).toReversed()) {
     const dependents = app.components.filter((c) => selected.has(c.name) && c.dependencies.includes(name))
-    steps.push(step('destroy', name, dependents.map((c) => stepKey('destroy', c.name))))
+    steps.push(
+      step(
+        'destroy',
+        name,
+        dependents.map((c) => stepKey('destroy', c.name)),
+      ),
+    )
   }
   return steps
 }

@@ -43,13 +43,24 @@ export function whyJobWaits(job: JobFacts): Waiting | undefined {
 }
 
 function whyQueued(job: JobFacts): Waiting {
-  const who = job.target.installId ? `the agent of install ${job.target.installId}` : `a ${job.target.role} agent`
+  const who = job.target.installId
+    ? `the agent of install ${job.target.installId}`
+    : `a ${job.target.role} agent`
   if (job.agents.length === 0) {
-    return waiting('no_agent', `No agent has enrolled yet: it needs ${who}.`, job.createdAt, 'Start one with a join token: `tenon agent --help`.')
+    return waiting(
+      'no_agent',
+      `No agent has enrolled yet: it needs ${who}.`,
+      job.createdAt,
+      'Start one with a join token: `tenon agent --help`.',
+    )
   }
   const connected = job.agents.filter((a) => a.connected)
   if (connected.length === 0) {
-    const seen = job.agents.map((a) => a.lastSeenAt).filter((at) => at !== null).toSorted().at(-1)
+    const seen = job.agents
+      .map((a) => a.lastSeenAt)
+      .filter((at) => at !== null)
+      .toSorted()
+      .at(-1)
     return waiting(
       'agent_away',
       `It needs ${who}, which is not connected${seen ? ` (last seen ${seen})` : ''}.`,
@@ -60,7 +71,11 @@ function whyQueued(job: JobFacts): Waiting {
   const busy = connected.every((a) => a.running >= a.slots)
   if (busy) {
     const slots = connected.reduce((sum, a) => sum + a.slots, 0)
-    return waiting('no_free_slot', `All ${slots} slots of ${who} are busy; ${job.ahead} jobs are ahead.`, job.createdAt)
+    return waiting(
+      'no_free_slot',
+      `All ${slots} slots of ${who} are busy; ${job.ahead} jobs are ahead.`,
+      job.createdAt,
+    )
   }
   return waiting('dispatching', `It is next in line for ${who}.`, job.createdAt)
 }
@@ -77,12 +92,26 @@ export function whyRunWaits(run: RunFacts): Waiting[] {
   if (run.status === 'queued') {
     if (!run.blockedBy) return [waiting('starting', 'It is about to start.', run.createdAt)]
     const { runId, kind } = run.blockedBy
-    return [waiting('run_ahead', `The ${kind} run ${runId} on the same install must end first.`, run.createdAt, `See it with \`tenon runs show ${runId}\`.`)]
+    return [
+      waiting(
+        'run_ahead',
+        `The ${kind} run ${runId} on the same install must end first.`,
+        run.createdAt,
+        `See it with \`tenon runs show ${runId}\`.`,
+      ),
+    ]
   }
   if (run.status !== 'active') return []
   return run.activeSteps.flatMap((step) => {
     if (step.kind === 'agent') {
-      return [waiting('agent_enrolling', 'The install agent has not connected yet.', step.since, 'Look at the sandbox step’s log.')]
+      return [
+        waiting(
+          'agent_enrolling',
+          'The install agent has not connected yet.',
+          step.since,
+          'Look at the sandbox step’s log.',
+        ),
+      ]
     }
     return step.job ? [{ ...step.job, message: `${step.key}: ${step.job.message}` }] : []
   })

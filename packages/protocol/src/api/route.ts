@@ -1,0 +1,46 @@
+import type { Permission } from '@tenon/core'
+import { z } from 'zod'
+
+/** One route as data: the server registers it, the client calls it, OpenAPI describes it, and nothing else is reachable. */
+export interface Route {
+  method: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  path: string
+  summary: string
+  tag: string
+  permission: Permission
+  params: z.ZodObject
+  query: z.ZodObject
+  /** `'bytes'`: the raw body is a stream. */
+  body: z.ZodType | 'bytes' | null
+  /** `'stream'`: the body is raw bytes or server-sent events. */
+  response: z.ZodType | 'stream'
+}
+
+const none = z.strictObject({})
+
+type Given<R> = Pick<Route, 'method' | 'path' | 'summary' | 'tag' | 'permission'> & R
+
+/** Fills in what a route does not take, keeping the exact types of what it does. */
+export function route<
+  P extends z.ZodObject = typeof none,
+  Q extends z.ZodObject = typeof none,
+  B extends z.ZodType | 'bytes' | null = null,
+  R extends z.ZodType | 'stream' = 'stream',
+>(given: Given<{ params?: P; query?: Q; body?: B; response: R }>) {
+  return {
+    ...given,
+    params: (given.params ?? none) as P,
+    query: (given.query ?? none) as Q,
+    body: (given.body ?? null) as B,
+  }
+}
+
+export const page = z.strictObject({
+  /** The id of the last row of the page before. */
+  after: z.string().max(64).optional(),
+  limit: z.coerce.number().int().min(1).max(200).default(50),
+})
+
+export function listOf<T extends z.ZodType>(item: T) {
+  return z.object({ items: z.array(item), next: z.string().nullable() })
+}

@@ -1,0 +1,187 @@
+import { AGENT_ROLES, JOB_END_REASONS, JOB_KINDS, USER_ROLES } from '@tenon/core'
+import { z } from 'zod'
+import { jobOutputs } from '../channel.ts'
+import { digest, id, jsonObject, name, timestamp } from '../scalars.ts'
+
+/** What the API shows. Statuses are the words of `core/states.ts`. */
+export const waiting = z.object({
+  code: z.string(),
+  message: z.string(),
+  since: timestamp,
+  remedy: z.string().nullable(),
+})
+
+export const tokenView = z.object({
+  id,
+  name: z.string(),
+  role: z.enum(USER_ROLES),
+  createdAt: timestamp,
+  expiresAt: timestamp.nullable(),
+  revokedAt: timestamp.nullable(),
+  lastUsedAt: timestamp.nullable(),
+})
+
+export const component = z.strictObject({
+  name,
+  type: z.string().min(1).max(40),
+  dependencies: z.array(name).max(200),
+  config: jsonObject,
+})
+
+export const app = z.strictObject({
+  name,
+  displayName: z.string().max(200),
+  description: z.string().max(4000),
+  components: z.array(component).min(1).max(1000),
+})
+
+export const appView = z.object({
+  id,
+  name,
+  displayName: z.string(),
+  description: z.string(),
+  version: z.int(),
+  components: z.array(
+    z.object({ name, type: z.string(), dependencies: z.array(z.string()), artifact: digest.nullable() }),
+  ),
+  createdAt: timestamp,
+})
+
+export const buildView = z.object({
+  id,
+  app: name,
+  appVersion: z.int(),
+  component: name,
+  status: z.enum(['queued', 'running', 'succeeded', 'failed', 'canceled']),
+  jobId: id.nullable(),
+  artifact: digest.nullable(),
+  message: z.string(),
+  createdAt: timestamp,
+  finishedAt: timestamp.nullable(),
+})
+
+export const installStatus = z.enum([
+  'new',
+  'provisioning',
+  'active',
+  'failed',
+  'deprovisioning',
+  'deprovisioned',
+])
+
+export const installView = z.object({
+  id,
+  name,
+  app: name,
+  sandbox: z.string(),
+  status: installStatus,
+  agent: z
+    .object({ id, connected: z.boolean(), lastSeenAt: timestamp.nullable(), version: z.string() })
+    .nullable(),
+  components: z.array(
+    z.object({
+      name,
+      status: z.string(),
+      artifact: digest.nullable(),
+      deployedAt: timestamp.nullable(),
+      outputs: jobOutputs,
+    }),
+  ),
+  activeRun: id.nullable(),
+  createdAt: timestamp,
+})
+
+export const stepView = z.object({
+  id,
+  key: z.string(),
+  kind: z.string(),
+  component: z.string().nullable(),
+  dependsOn: z.array(z.string()),
+  status: z.enum(['pending', 'active', 'succeeded', 'failed', 'canceled', 'skipped']),
+  jobId: id.nullable(),
+  message: z.string(),
+  progress: z.object({ message: z.string(), fraction: z.number().nullable() }).nullable(),
+  startedAt: timestamp.nullable(),
+  finishedAt: timestamp.nullable(),
+})
+
+export const runView = z.object({
+  id,
+  kind: z.enum(['provision', 'deploy', 'teardown', 'deprovision']),
+  installId: id,
+  install: name,
+  status: z.enum(['queued', 'active', 'succeeded', 'failed', 'canceled']),
+  steps: z.array(stepView),
+  waiting: z.array(waiting),
+  createdBy: z.string(),
+  createdAt: timestamp,
+  finishedAt: timestamp.nullable(),
+})
+export type RunView = z.infer<typeof runView>
+
+export const deployView = z.object({
+  id,
+  installId: id,
+  component: name,
+  buildId: id,
+  artifact: digest,
+  runId: id,
+  status: z.string(),
+  createdAt: timestamp,
+  finishedAt: timestamp.nullable(),
+})
+
+export const jobStatus = z.enum(['queued', 'assigned', 'running', 'succeeded', 'failed', 'canceled', 'lost'])
+
+export const jobView = z.object({
+  id,
+  kind: z.enum(JOB_KINDS),
+  status: jobStatus,
+  fence: z.int(),
+  role: z.enum(AGENT_ROLES),
+  installId: id.nullable(),
+  agentId: id.nullable(),
+  stepId: id.nullable(),
+  runId: id.nullable(),
+  buildId: id.nullable(),
+  manifestDigest: digest,
+  reason: z.enum(JOB_END_REASONS).nullable(),
+  exitCode: z.int().nullable(),
+  message: z.string(),
+  result: jsonObject,
+  confinement: z.string().nullable(),
+  logBytes: z.int(),
+  waiting: waiting.nullable(),
+  createdAt: timestamp,
+  assignedAt: timestamp.nullable(),
+  startedAt: timestamp.nullable(),
+  leaseUntil: timestamp.nullable(),
+  finishedAt: timestamp.nullable(),
+})
+export type JobView = z.infer<typeof jobView>
+
+export const agentView = z.object({
+  id,
+  role: z.enum(AGENT_ROLES),
+  installId: id.nullable(),
+  status: z.enum(['enrolled', 'replaced', 'revoked']),
+  connected: z.boolean(),
+  lastSeenAt: timestamp.nullable(),
+  version: z.string(),
+  hostname: z.string(),
+  runtime: z.object({ name: z.string(), confinement: z.string(), warnings: z.array(z.string()) }).nullable(),
+  slots: z.int(),
+  running: z.int(),
+  dropped: z.int(),
+  createdAt: timestamp,
+})
+
+export const sealedEntry = z.object({ seq: z.int().positive(), body: z.string(), hash: z.string() })
+export const signedHead = z.object({
+  chain: z.string(),
+  seq: z.int().nonnegative(),
+  hash: z.string(),
+  at: timestamp,
+  keyId: id,
+  signature: z.string(),
+})

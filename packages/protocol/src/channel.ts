@@ -1,0 +1,187 @@
+import { JOB_END_REASONS, REFUSALS } from '@tenon/core'
+import { z } from 'zod'
+import { keyLink } from './enrol.ts'
+import { signedDocument } from './manifest.ts'
+import { clippedText, digest, id, jsonObject, name, repository, text, timestamp } from './scalars.ts'
+
+/** Control frames are JSON text of at most this size; log bytes travel in binary frames (`bulk.ts`). */
+export const MAX_CONTROL_FRAME = 1_048_576
+export const MAX_BULK_PAYLOAD = 65_536
+/** How many log bytes of one job may be on the way without an acknowledgement. */
+export const LOG_WINDOW = 262_144
+
+const fence = z.int().positive()
+const job = { jobId: id, fence }
+
+export const auditHead = z.strictObject({
+  chain: z.string().max(64),
+  seq: z.int().nonnegative(),
+  hash: z.string().length(64),
+})
+
+/** What a job left behind: the values of sensitive outputs stay in the install, only their names are here. */
+export const jobOutputs = z.record(
+  z.string().max(128),
+  z.strictObject({ sensitive: z.boolean(), value: z.json().optional() }),
+)
+
+export const jobReport = z.strictObject({
+  ...job,
+  agentId: id,
+  manifestDigest: digest,
+  outcome: z.enum(['succeeded', 'failed', 'canceled']),
+  reason: z.enum(JOB_END_REASONS),
+  exitCode: z.int().nullable(),
+  message: clippedText(2000),
+  result: jsonObject,
+  outputs: jobOutputs,
+  logBytes: z.int().nonnegative(),
+  startedAt: timestamp.nullable(),
+  finishedAt: timestamp,
+})
+export type JobReport = z.infer<typeof jobReport>
+
+/** Something the agent did or saw that is no job: a re-attachment, a sweep, a drop. Numbered, so that each is taken once. */
+export const agentEvent = z.strictObject({
+  seq: z.int().positive(),
+  at: timestamp,
+  action: z.enum([
+    'agent.started',
+    'agent.reattached',
+    'agent.swept',
+    'agent.dropped',
+    'agent.audit_mismatch',
+    'agent.synced',
+  ]),
+  jobId: id.nullable(),
+  details: jsonObject,
+})
+export type AgentEvent = z.infer<typeof agentEvent>
+
+export const runtimeInfo = z.strictObject({
+  name: text(40),
+  confinement: text(500),
+  warnings: z.array(text(500)).max(20),
+})
+
+/** agent → server */
+export const agentFrame = z.discriminatedUnion('type', [
+  z.strictObject({ type: z.literal('open'), wire: z.int(), agentId: id, nonce: z.base64().max(64) }),
+  z.strictObject({
+    type: z.literal('hello'),
+    bootCounter: z.int().positive(),
+    version: text(50),
+    runtime: runtimeInfo,
+    slots: z.int().positive().max(10_000),
+    inventory: z
+      .array(z.strictObject({ ...job, state: z.enum(['accepted', 'running', 'finished']) }))
+      .max(20_000),
+    auditHead: auditHead.nullable(),
+    recipient: z.strictObject({ age: text(200), signature: z.base64() }).nullable(),
+    /** Over {agentId, agentNonce, bootCounter, nonce, serverId, wire} in the context `agent-hello/1`. */
+    signature: z.base64().max(200),
+  }),
+  z.strictObject({
+    type: z.literal('heartbeat'),
+    running: z.int().nonnegative(),
+    outboxBytes: z.int().nonnegative(),
+    dropped: z.int().nonnegative(),
+  }),
+  z.strictObject({ type: z.literal('job.accepted'), ...job }),
+  z.strictObject({
+    type: z.literal('job.refused'),
+    ...job,
+    code: z.enum(REFUSALS),
+    message: clippedText(1000),
+  }),
+  z.strictObject({ type: z.literal('job.started'), ...job, at: timestamp, confinement: clippedText(500) }),
+  z.strictObject({
+    type: z.literal('job.progress'),
+    ...job,
+    message: clippedText(300),
+    fraction: z.number().min(0).max(1).nullable(),
+  }),
+  z.strictObject({ type: z.literal('job.finished'), report: jobReport, signature: z.base64().max(200) }),
+  z.strictObject({ type: z.literal('log.open'), stream: z.int().positive().max(0xffffffff), ...job }),
+  z.strictObject({
+    type: z.literal('log.end'),
+    stream: z.int().positive().max(0xffffffff),
+    bytes: z.int().nonnegative(),
+  }),
+  z.strictObject({ type: z.literal('event'), event: agentEvent, signature: z.base64().max(200) }),
+  z.strictObject({ type: z.literal('credential.request'), requestId: z.int().positive(), ...job }),
+  z.strictObject({
+    type: z.literal('secret.stored'),
+    secretId: z.int().positive(),
+    ok: z.boolean(),
+    message: clippedText(300),
+  }),
+])
+export type AgentFrame = z.infer<typeof agentFrame>
+
+export const REJECT_CODES = [
+  'unknown_agent',
+  'bad_signature',
+  'wire_version',
+  'superseded',
+  'quarantined',
+  'revoked',
+  'bad_frame',
+  'out_of_order',
+  'too_large',
+  'busy',
+  'stopping',
+] as const
+
+/** server → agent */
+export const serverFrame = z.discriminatedUnion('type', [
+  z.object({
+    type: z.literal('challenge'),
+    wire: z.int(),
+    serverId: z.string(),
+    nonce: z.base64(),
+    keyId: id,
+    /** Over {agentId, agentNonce, nonce, serverId} in the context `server-challenge/1`. */
+    signature: z.base64(),
+    keys: z.array(keyLink),
+  }),
+  z.object({
+    type: z.literal('welcome'),
+    sessionId: id,
+    heartbeatSeconds: z.number().positive(),
+    leaseSeconds: z.number().positive(),
+    verdicts: z.array(z.object({ ...job, verdict: z.enum(['keep', 'stop', 'forget']) })),
+    auditHead: auditHead.nullable(),
+    eventSeq: z.int().nonnegative(),
+    at: timestamp,
+  }),
+  /** The session ends after this; `superseded`, `quarantined` and `revoked` also end the agent. */
+  z.object({ type: z.literal('reject'), code: z.enum(REJECT_CODES), message: z.string() }),
+  z.object({ type: z.literal('job.assign'), manifest: signedDocument }),
+  z.object({ type: z.literal('job.cancel'), ...job }),
+  /** The result is stored for good; the agent may forget the job. */
+  z.object({ type: z.literal('job.settled'), ...job, auditHead: auditHead.nullable() }),
+  z.object({ type: z.literal('heartbeat.ack'), at: timestamp }),
+  z.object({ type: z.literal('log.ack'), stream: z.int().positive(), offset: z.int().nonnegative() }),
+  z.object({ type: z.literal('event.ack'), seq: z.int().positive(), auditHead: auditHead.nullable() }),
+  z.object({
+    type: z.literal('credential.grant'),
+    requestId: z.int().positive(),
+    credential: z.lazy(() => pullCredential),
+  }),
+  z.object({ type: z.literal('credential.refused'), requestId: z.int().positive(), message: z.string() }),
+  z.object({ type: z.literal('secret.deliver'), secretId: z.int().positive(), name, ciphertext: z.base64() }),
+  z.object({ type: z.literal('keys'), keys: z.array(keyLink) }),
+])
+export type ServerFrame = z.infer<typeof serverFrame>
+export type RejectCode = (typeof REJECT_CODES)[number]
+
+/** Access to the vendor registry for one job: short, and bound to the job, its fencing number and what its manifest names. */
+export const pullCredential = z.object({
+  /** Path below the server's own address, or an absolute address of an external registry. */
+  registry: z.string(),
+  bearer: z.string(),
+  repositories: z.array(z.object({ name: repository, actions: z.array(z.enum(['pull', 'push'])) })),
+  expiresAt: timestamp,
+})
+export type PullCredential = z.infer<typeof pullCredential>

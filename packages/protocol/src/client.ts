@@ -1,0 +1,130 @@
+import type { z } from 'zod'
+import { apiError } from './api/error.ts'
+import { routes, type RouteName, type Routes } from './api/routes.ts'
+
+type In<T> = T extends z.ZodType ? z.input<T> : never
+type Empty = Record<string, never>
+type Part<K extends string, T> = Empty extends T ? { [key in K]?: T } : { [key in K]: T }
+
+export type CallInput<N extends RouteName> = (In<Routes[N]['params']> extends Empty
+  ? object
+  : { params: In<Routes[N]['params']> }) &
+  (In<Routes[N]['query']> extends Empty ? object : Part<'query', In<Routes[N]['query']>>) &
+  (Routes[N]['body'] extends null
+    ? object
+    : Routes[N]['body'] extends 'bytes'
+      ? { body: Uint8Array | ReadableStream }
+      : { body: In<Routes[N]['body']> })
+
+export type CallOutput<N extends RouteName> = Routes[N]['response'] extends z.ZodType
+  ? z.output<Routes[N]['response']>
+  : Response
+
+export interface Client {
+  call<N extends RouteName>(
+    name: N,
+    input: CallInput<N>,
+    options?: { signal?: AbortSignal },
+  ): Promise<CallOutput<N>>
+}
+
+/** The one client of the API, for the CLI, the dashboard and tests. `token` never appears in a URL or an error. */
+export function createClient(options: { url: string; token: string; fetch?: typeof fetch }): Client {
+  const send = options.fetch ?? fetch
+  return {
+    async call(name, input, { signal } = {}) {
+      const route = routes[name]
+      const given = input as {
+        params?: Record<string, string>
+        query?: Record<string, unknown>
+        body?: unknown
+      }
+      const headers: Record<string, string> = {
+        authorization: `Bearer ${options.token}`,
+        accept: 'application/json',
+      }
+      const init: RequestInit & { duplex?: 'half' } = { method: route.method, headers }
+      if (signal) init.signal = signal
+      if (route.body === 'bytes') {
+        headers['content-type'] = 'application/octet-stream'
+        init.body = given.body as Uint8Array<ArrayBuffer>
+        init.duplex = 'half'
+      } else if (route.body !== null) {
+        headers['content-type'] = 'application/json'
+        init.body = JSON.stringify(given.body ?? {})
+      }
+      const response = await reach(send, options.url, addressOf(options.url, route.path, given), init)
+      if (!response.ok) throw await readError(response)
+      if (route.response === 'stream') return response as never
+      return route.response.parse(await response.json()) as never
+    },
+  }
+}
+
+/** `code` is one of API_ERRORS, or `unreachable` / `bad_answer` when no server of ours answered. */
+export class ApiError extends Error {
+  readonly code: string
+  readonly status: number
+  readonly remedy: string | undefined
+  readonly requestId: string | undefined
+  readonly problems: { path: string; message: string }[]
+
+  constructor(fields: {
+    code: string
+    message: string
+    status: number
+    remedy?: string | undefined
+    requestId?: string | undefined
+    problems?: { path: string; message: string }[] | undefined
+    cause?: unknown
+  }) {
+    super(fields.message, { cause: fields.cause })
+    this.name = 'ApiError'
+    this.code = fields.code
+    this.status = fields.status
+    this.remedy = fields.remedy
+    this.requestId = fields.requestId
+    this.problems = fields.problems ?? []
+  }
+}
+
+async function reach(send: typeof fetch, base: string, address: URL, init: RequestInit): Promise<Response> {
+  try {
+    return await send(address, init)
+  } catch (cause) {
+    if (init.signal?.aborted) throw cause
+    throw new ApiError({
+      code: 'unreachable',
+      status: 0,
+      message: `no server answers at ${base}`,
+      remedy: 'Check the address, and that the server runs.',
+      cause,
+    })
+  }
+}
+
+function addressOf(
+  base: string,
+  path: string,
+  given: { params?: Record<string, string>; query?: Record<string, unknown> },
+): URL {
+  const filled = path.replace(/:(\w+)/g, (_, key: string) => encodeURIComponent(given.params?.[key] ?? ''))
+  const url = new URL(filled, base)
+  for (const [key, value] of Object.entries(given.query ?? {})) {
+    if (value !== undefined) url.searchParams.set(key, String(value))
+  }
+  return url
+}
+
+async function readError(response: Response): Promise<ApiError> {
+  const body = apiError.safeParse(await response.json().catch(() => undefined))
+  if (!body.success) {
+    return new ApiError({
+      code: 'bad_answer',
+      status: response.status,
+      message: `the answer (${response.status}) is not one of a Tenon server`,
+      remedy: 'Check the address.',
+    })
+  }
+  return new ApiError({ ...body.data.error, status: response.status })
+}
