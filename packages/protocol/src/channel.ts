@@ -109,7 +109,12 @@ export const agentFrame = z.discriminatedUnion('type', [
     bytes: z.int().nonnegative(),
   }),
   z.strictObject({ type: z.literal('event'), event: agentEvent, signature: z.base64().max(200) }),
-  z.strictObject({ type: z.literal('credential.request'), requestId: z.int().positive(), ...job }),
+  z.strictObject({
+    type: z.literal('credential.request'),
+    requestId: z.int().positive(),
+    ...job,
+    want: z.enum(['registry', 'join-token']),
+  }),
   z.strictObject({
     type: z.literal('secret.stored'),
     secretId: z.int().positive(),
@@ -167,7 +172,9 @@ export const serverFrame = z.discriminatedUnion('type', [
   z.object({
     type: z.literal('credential.grant'),
     requestId: z.int().positive(),
-    credential: z.lazy(() => pullCredential),
+    get credential() {
+      return credential
+    },
   }),
   z.object({ type: z.literal('credential.refused'), requestId: z.int().positive(), message: z.string() }),
   z.object({ type: z.literal('secret.deliver'), secretId: z.int().positive(), name, ciphertext: z.base64() }),
@@ -177,11 +184,21 @@ export type ServerFrame = z.infer<typeof serverFrame>
 export type RejectCode = (typeof REJECT_CODES)[number]
 
 /** Access to the vendor registry for one job: short, and bound to the job, its fencing number and what its manifest names. */
-export const pullCredential = z.object({
+export const registryCredential = z.object({
+  want: z.literal('registry'),
   /** Path below the server's own address, or an absolute address of an external registry. */
   registry: z.string(),
   bearer: z.string(),
   repositories: z.array(z.object({ name: repository, actions: z.array(z.enum(['pull', 'push'])) })),
   expiresAt: timestamp,
 })
-export type PullCredential = z.infer<typeof pullCredential>
+
+/** For a sandbox job: what the new install agent enrols with. */
+export const joinCredential = z.object({
+  want: z.literal('join-token'),
+  joinToken: z.string(),
+  expiresAt: timestamp,
+})
+
+const credential = z.discriminatedUnion('want', [registryCredential, joinCredential])
+export type JobCredential = z.infer<typeof credential>

@@ -1,18 +1,16 @@
 import { z } from 'zod'
-import { jobOutputs, pullCredential } from './channel.ts'
-import { jobManifest } from './manifest.ts'
 import { clippedText, jsonObject } from './scalars.ts'
 
 /**
  * The agent's local endpoint for jobs: HTTP over a unix socket, one bearer token per job.
  * A job finds it through TENON_JOB_URL (`unix:/path/job.sock`) and TENON_JOB_TOKEN_FILE (a file only this job can read).
  *
- *   GET  /v1/manifest              the signed manifest's content            → jobManifest
+ *   GET  /v1/manifest              the manifest's content                   → jobManifest
  *   GET  /v1/context               where things are for this job            → jobContext
- *   GET  /v1/inputs                the install's inputs                     → jsonObject
  *   GET  /v1/secrets/:name         one secret of the install                → jobSecret
  *   GET  /v1/outputs/:component    outputs of another component             → jobOutputs, with sensitive values
- *   POST /v1/vendor-credential     access to the vendor registry            → pullCredential, `registry` made absolute
+ *   POST /v1/credentials/registry  access to the vendor registry            → registryCredential, `registry` made absolute
+ *   POST /v1/credentials/join-token  for a sandbox job                      → joinCredential
  *   PUT  /v1/progress              jobProgress
  *   PUT  /v1/outputs               jobOutputs of the operation's component
  *   PUT  /v1/result                jobResult
@@ -23,7 +21,9 @@ export const jobContext = z.object({
   registry: z.object({ url: z.string(), bearer: z.string() }).nullable(),
   /** Socket of the local sandbox's supervisor, when this install has one. */
   hostSocket: z.string().nullable(),
-  cacheDir: z.string().nullable(),
+  serverUrl: z.string(),
+  /** The folder with the programs that come with the agent (agent, job, registry), for a sandbox job to seed an install. */
+  programs: z.string(),
 })
 export type JobContext = z.infer<typeof jobContext>
 
@@ -41,10 +41,3 @@ export const jobResult = z.strictObject({
 export type JobResult = z.infer<typeof jobResult>
 
 export const JOB_API_MAX_BODY = 4_194_304
-
-export const jobApi = {
-  manifest: jobManifest,
-  context: jobContext,
-  outputs: jobOutputs,
-  credential: pullCredential,
-}
