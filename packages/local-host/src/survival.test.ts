@@ -31,8 +31,11 @@ beforeEach(async () => {
 })
 
 afterEach(async () => {
-  for (const child of children) await end(child, 'SIGTERM')
-  await machine.cleanUp()
+  try {
+    for (const child of children) await end(child, 'SIGTERM')
+  } finally {
+    await machine.cleanUp()
+  }
 })
 
 describe('a local-host killed with -9', () => {
@@ -224,6 +227,7 @@ async function end(child: ChildProcess, signal: NodeJS.Signals): Promise<void> {
   const gone = once(child, 'exit')
   child.kill(signal)
   await gone
+  if (signal === 'SIGTERM' && child.exitCode !== 0) throw new Error('The local-host did not stop in order')
 }
 
 async function countServers(): Promise<number> {

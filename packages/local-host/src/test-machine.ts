@@ -59,7 +59,10 @@ export async function createTestMachine(): Promise<TestMachine> {
     cleanUp: async () => {
       await Promise.all(hosts.map((host) => host.close({ stopServices: true })))
       const left = await processesOf(root)
-      for (const pid of left) process.kill(pid, 'SIGKILL')
+      // One that is just forking leaves a child behind, so this looks again until none is left.
+      for (let more = left; more.length > 0; more = await processesOf(root)) {
+        for (const pid of more) if (isRunning(pid)) process.kill(pid, 'SIGKILL')
+      }
       await rm(root, { recursive: true, force: true })
       if (left.length > 0) throw new Error(`Processes were left behind: ${left.join(', ')}`)
     },
