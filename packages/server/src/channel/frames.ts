@@ -32,7 +32,7 @@ export async function handleFrame(context: Context, sessions: Sessions, session:
     case 'log.open':
       return logOpen(context, session, frame)
     case 'log.end':
-      session.sinks.get(frame.stream)?.close()
+      session.sinks.get(frame.stream)?.end()
       session.sinks.delete(frame.stream)
       return
     case 'event':

@@ -12,6 +12,8 @@ export interface LogSink {
   readonly jobId: string
   /** False when the sender left a gap or sent more than its window. Bytes that are already here are skipped. */
   write(offset: number, payload: Uint8Array): boolean
+  /** The last byte was sent: what is here is stored and acknowledged without delay. */
+  end(): void
   close(): void
 }
 
@@ -62,6 +64,9 @@ export function createLogSink(context: Context, jobId: string, start: number, ac
       if (received - durable >= CHUNK_BYTES && !storing) void store()
       else schedule(CHUNK_DELAY_MS)
       return true
+    },
+    end() {
+      if (received > durable && !storing) void store()
     },
     close() {
       closed = true
