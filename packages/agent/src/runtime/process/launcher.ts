@@ -21,7 +21,7 @@ while [ "$count" -gt 0 ]; do cgroups="$cgroups $1"; shift; count=$((count - 1));
 cause=none killer= again= job=
 
 kill_job() {
-  kill -KILL -- "-$job" 2>/dev/null
+  kill -s KILL -- "-$job" 2>/dev/null
   for cgroup in $cgroups; do
     while read -r pid; do kill -KILL "$pid" 2>/dev/null; done <"$cgroup/cgroup.procs"
   done

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { mkdir, realpath } from 'node:fs/promises'
 import type { Logger } from 'pino'
 import { watchChanges } from '../changes.ts'
@@ -71,7 +72,8 @@ export function createProcessRuntime(options: ProcessRuntimeOptions): Runtime {
       const earlier = await readRecord(folder)
       const ended = earlier && (await outcomeOf(folder))
       if (earlier !== undefined && ended?.reason !== 'start') return handleOf(earlier)
-      await removeJob(folder)
+      // Only a start that was cut short leaves a folder without a job in it.
+      if (existsSync(folder.root)) await removeJob(folder)
     }
     try {
       await startJob(dir, host, spec, now)
