@@ -46,7 +46,10 @@ export const MAX_JSON_DEPTH = 100
 /** Any JSON, with clean strings. Its depth is bounded before anything walks it recursively. */
 export const json = z
   .unknown()
-  .refine((value) => value !== undefined && isJson(value, MAX_JSON_DEPTH), 'must be JSON of bounded depth')
+  .refine((value) => value !== undefined && isJson(value, MAX_JSON_DEPTH), {
+    abort: true,
+    message: `must be JSON of at most ${MAX_JSON_DEPTH} levels`,
+  })
   .overwrite((value) => cleanJson(value as Json)) as unknown as z.ZodType<Json, Json>
 
 function isJson(value: unknown, depth: number): value is Json {
