@@ -42,7 +42,7 @@ export function errorLine(error: unknown): string {
 
 /** Anything thrown becomes coded; codes of our libraries stay readable in the message. */
 export function asPluginError(error: unknown): PluginError {
-  if (error instanceof PluginError) return error
+  if (isPluginError(error)) return error
   const message = error instanceof Error ? error.message : String(error)
   if (error instanceof Error && error.name === 'OciError' && 'code' in error) {
     const remedy = 'Check that the registry runs and still holds the content, then try again.'
@@ -58,4 +58,15 @@ export function canceled(cause?: unknown): PluginError {
 
 function oneLine(text: string): string {
   return text.replaceAll(/\s+/g, ' ').trim().slice(0, 1500)
+}
+
+/** By name, not by class: a plugin's bundle brings its own copy of this one. */
+function isPluginError(error: unknown): error is PluginError {
+  return (
+    error instanceof Error &&
+    error.name === 'PluginError' &&
+    'code' in error &&
+    'remedy' in error &&
+    PLUGIN_ERROR_CODES.includes(error.code as PluginErrorCode)
+  )
 }

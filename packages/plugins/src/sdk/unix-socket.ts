@@ -32,7 +32,8 @@ export function callUnixSocket(call: SocketCall): Promise<SocketAnswer> {
       },
       ...(call.signal ? { signal: call.signal } : {}),
     })
-    const cut = (message: string, code: string) => outgoing.destroy(Object.assign(new Error(message), { code }))
+    const cut = (message: string, code: string) =>
+      outgoing.destroy(Object.assign(new Error(message), { code }))
     outgoing.on('timeout', () => cut('no answer in time', 'ETIMEDOUT'))
     outgoing.on('error', reject)
     outgoing.on('response', (incoming) => {
