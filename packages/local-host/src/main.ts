@@ -10,16 +10,18 @@ if (values.dir === undefined) {
 }
 
 const log = jsonLogger((line) => process.stderr.write(line), Date.now)
+// Heard from the first moment: a signal during the start must not leave what was started so far.
+const asked = new Promise<string>((resolve) => {
+  process.on('SIGTERM', resolve)
+  process.on('SIGINT', resolve)
+})
 try {
   const host = await startLocalHost({ dir: values.dir, log })
   process.stdout.write(`${host.adminSocket}\n`)
-  const signal = await new Promise<string>((resolve) => {
-    process.on('SIGTERM', resolve)
-    process.on('SIGINT', resolve)
-  })
-  log.info({ signal }, 'stopping everything this local-host runs')
+  log.info({ signal: await asked }, 'stopping everything this local-host runs')
   await host.close({ stopServices: true })
+  process.exit(0)
 } catch (error) {
   console.error(messageOf(error), error instanceof HostError ? error.remedy : '')
-  process.exitCode = 1
+  process.exit(1)
 }

@@ -2,6 +2,7 @@ import { createServer } from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { chmod, mkdir, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import type { Duplex } from 'node:stream'
 import type { z } from 'zod'
 import { MAX_BODY_BYTES } from './contract.ts'
 import type { LocalHostErrorCode } from './contract.ts'
@@ -54,6 +55,7 @@ export async function serveOnSocket(
       response.destroy()
     })
   })
+  server.on('clientError', (error, socket) => refuseGarbage(error, socket))
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
     server.listen(socketPath, resolve)
@@ -87,6 +89,15 @@ async function respond(
     request.resume()
     send(response, STATUS[code] ?? 400, { error: { code, message, remedy } })
   }
+}
+
+/** What is not HTTP has no response object; the refusal is written as bytes. */
+function refuseGarbage(error: Error, socket: Duplex): void {
+  if (!socket.writable) return void socket.destroy()
+  const refusal = { code: 'invalid_request', message: error.message, remedy: 'Speak HTTP/1.1.' }
+  const payload = JSON.stringify({ error: refusal })
+  const head = `HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close`
+  socket.end(`${head}\r\ncontent-length: ${Buffer.byteLength(payload)}\r\n\r\n${payload}`)
 }
 
 function findRoute(

@@ -41,7 +41,6 @@ export async function createTestMachine(): Promise<TestMachine> {
   await writeFile(join(service, 'server.mjs'), SERVICE)
   const problems: string[] = []
   const hosts: LocalHost[] = []
-  const quiet = () => undefined
   const log = { info: quiet, warn: quiet, error: (_fields: object, text: string) => void problems.push(text) }
   const admin = async () =>
     createLocalHostClient({ socketPath: (await readFile(join(dir, 'admin.path'), 'utf8')).trim() })
@@ -60,7 +59,10 @@ export async function createTestMachine(): Promise<TestMachine> {
     cleanUp: async () => {
       await Promise.all(hosts.map((host) => host.close({ stopServices: true })))
       const left = await processesOf(root)
-      for (const pid of left) process.kill(pid, 'SIGKILL')
+      // One that is just forking leaves a child behind, so this looks again until none is left.
+      for (let more = left; more.length > 0; more = await processesOf(root)) {
+        for (const pid of more) if (isRunning(pid)) process.kill(pid, 'SIGKILL')
+      }
       await rm(root, { recursive: true, force: true })
       if (left.length > 0) throw new Error(`Processes were left behind: ${left.join(', ')}`)
     },
@@ -88,11 +90,15 @@ export async function ask(port: number): Promise<{ pid: number; text: string }> 
   return (await response.json()) as { pid: number; text: string }
 }
 
-export async function until<T>(what: string, look: () => T | Promise<T>, limitMs = 10_000): Promise<T> {
+export async function until<T>(
+  what: string,
+  look: () => T | Promise<T>,
+  limitMs = 10_000,
+): Promise<Exclude<T, false | undefined | null>> {
   const deadline = Date.now() + limitMs
   for (;;) {
     const seen = await look()
-    if (seen) return seen
+    if (seen) return seen as Exclude<T, false | undefined | null>
     if (Date.now() > deadline) throw new Error(`Not within ${limitMs} ms: ${what}`)
     await delay(20)
   }
@@ -113,6 +119,11 @@ export async function isPortFree(port: number): Promise<boolean> {
     server.once('error', () => resolve(false))
     server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)))
   })
+}
+
+/** Only faults of the local-host itself matter to a test. */
+function quiet(): undefined {
+  return undefined
 }
 
 /** Every supervised process carries its data folder in its environment. */
