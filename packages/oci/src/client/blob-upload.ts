@@ -25,7 +25,8 @@ export const uploadBlob = async (transport: Transport, upload: Upload): Promise<
   await withRetries(
     { ...transport.retry, attempts: isOnlyOnce ? 1 : transport.retry.attempts },
     signal,
-    async () => {
+    async (attempt) => {
+      if (attempt > 1 && (await isThere(transport, upload, signal))) return
       const resumed = session === undefined ? undefined : await resumePoint(transport, session, signal)
       if (resumed !== undefined && resumed.offset <= upload.size) {
         session = resumed.location
@@ -36,6 +37,18 @@ export const uploadBlob = async (transport: Transport, upload: Upload): Promise<
       return finish(transport, upload, session, await bodyFrom(upload, 0), signal)
     },
   )
+}
+
+/** An answer that got lost does not mean that the blob did. */
+const isThere = async (
+  transport: Transport,
+  upload: Upload,
+  signal: AbortSignal | undefined,
+): Promise<boolean> => {
+  const path = `/v2/${upload.repository}/blobs/${upload.digest}`
+  const answer = await transport.once({ method: 'HEAD', path, expect: [200, 403, 404], signal })
+  await discard(answer)
+  return answer.status === 200
 }
 
 const open = async (
