@@ -2,7 +2,7 @@ import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Json, JobManifest, ManifestOperation } from '@tenon/core'
 import type { RegistryClient } from '@tenon/oci'
-import type { JobContext, JobResult } from '@tenon/protocol'
+import { jobOutputs, jobResult, type JobContext, type JobResult } from '@tenon/protocol'
 import { asPluginError, canceled, errorLine, PluginError } from '../sdk/errors.ts'
 import { createJobApi, type JobApi } from '../sdk/job-api.ts'
 import type { OperationContext, OperationResult } from '../sdk/plugin.ts'
@@ -76,8 +76,19 @@ async function runOperation(context: OperationContext, registry: OpenRegistry): 
     const message = `The plugin ${name} has no operation ${operation.operation}.`
     throw new PluginError('operation_unsupported', message, 'Use a version of the plugin that has it.')
   }
-  return Promise.race([perform(context), stopped(context)])
+  const checked = operationResult.safeParse(await Promise.race([perform(context), stopped(context)]))
+  if (checked.success) return checked.data as OperationResult
+  const fields = checked.error.issues.slice(0, 3).map((issue) => issue.path.join('.') || 'all of it')
+  const message = `The plugin ${name} gave a result that does not fit the contract (${fields.join(', ')}).`
+  throw new PluginError(
+    'plugin_failed',
+    message,
+    'Return ok, message and data, and outputs where there are any.',
+  )
 }
+
+/** A plugin is somebody else's code: what it returns is checked like anything else from outside. */
+const operationResult = jobResult.extend({ outputs: jobOutputs.optional() })
 
 /** A plugin that does not heed the signal must not keep the job from ending in time. */
 function stopped({ signal, manifest }: OperationContext): Promise<never> {

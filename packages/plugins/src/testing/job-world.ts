@@ -64,18 +64,36 @@ export class JobWorld {
 
   /** Files by path, as an artifact with one folder layer; its digest. */
   async push(to: TestRegistry, repository: string, files: Files, artifactType: string): Promise<string> {
-    return pushFolder(to, repository, await this.folder(files), artifactType)
+    return this.pushFolder(to, repository, await this.folder(files), artifactType)
   }
 
   /** One of our own plugins, as its artifact. */
   async pushPlugin(to: TestRegistry, name: 'script' | 'sandbox-local'): Promise<ManifestOperation['plugin']> {
     const repository = `plugins/${name}`
-    const digest = await pushFolder(to, repository, join(this.programs, 'plugins', name), MEDIA_TYPES.plugin)
+    const digest = await this.pushFolder(
+      to,
+      repository,
+      join(this.programs, 'plugins', name),
+      MEDIA_TYPES.plugin,
+    )
     return { name, repository, digest }
+  }
+
+  async pushFolder(
+    to: TestRegistry,
+    repository: string,
+    folder: string,
+    artifactType: string,
+  ): Promise<string> {
+    const isPlugin = artifactType === MEDIA_TYPES.plugin
+    const mediaType = isPlugin ? MEDIA_TYPES.pluginLayer : MEDIA_TYPES.folderLayer
+    const layers = [{ mediaType, bytes: await packFolder(folder) }]
+    return (await pushArtifact({ client: to.client, repository, artifactType, layers })).digest
   }
 
   async folder(files: Files): Promise<string> {
     const folder = this.#path('content')
+    await mkdir(folder)
     for (const [path, content] of Object.entries(files)) {
       await mkdir(dirname(join(folder, path)), { recursive: true })
       await writeFile(join(folder, path), content, { mode: path.endsWith('.sh') ? 0o755 : 0o644 })
@@ -130,18 +148,6 @@ export class JobWorld {
 }
 
 type Files = Record<string, string>
-
-async function pushFolder(
-  to: TestRegistry,
-  repository: string,
-  folder: string,
-  type: string,
-): Promise<string> {
-  const isPlugin = type === MEDIA_TYPES.plugin
-  const mediaType = isPlugin ? MEDIA_TYPES.pluginLayer : MEDIA_TYPES.folderLayer
-  const layers = [{ mediaType, bytes: await packFolder(folder) }]
-  return (await pushArtifact({ client: to.client, repository, artifactType: type, layers })).digest
-}
 
 export function manifestOf(operations: Partial<ManifestOperation>[]): JobManifest {
   return {

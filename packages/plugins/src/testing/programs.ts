@@ -65,7 +65,7 @@ export async function until<T>(
   const deadline = Date.now() + seconds * 1000
   for (;;) {
     const seen = await look()
-    if (seen !== undefined && seen !== null && seen !== false) return seen
+    if (seen) return seen
     if (Date.now() > deadline) throw new Error(`waited in vain for ${what}`)
     await new Promise((resolve) => setTimeout(resolve, 10))
   }
