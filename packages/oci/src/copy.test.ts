@@ -9,6 +9,14 @@ import type { RegistryWorld } from './testing/registry-world.ts'
 
 const MiB = 1024 * 1024
 
+const expectForward = (seen: CopyProgress[]) => {
+  for (const [index, { doneBytes }] of seen.entries()) {
+    expect(doneBytes).toBeGreaterThanOrEqual(seen[index - 1]?.doneBytes ?? 0)
+  }
+  expect(seen.at(-1)?.doneBytes).toBe(seen.at(-1)?.totalBytes)
+  expect(seen.at(-1)?.doneBlobs).toBe(seen.at(-1)?.totalBlobs)
+}
+
 describe('copying an artifact by digest', () => {
   let world: RegistryWorld
   let vendor: Awaited<ReturnType<RegistryWorld['start']>>
@@ -45,14 +53,6 @@ describe('copying an artifact by digest', () => {
     const proxy = await startCuttingProxy(url, cutAfter)
     proxies.push(proxy)
     return proxy
-  }
-
-  const expectForward = (seen: CopyProgress[]) => {
-    for (const [index, { doneBytes }] of seen.entries()) {
-      expect(doneBytes).toBeGreaterThanOrEqual(seen[index - 1]?.doneBytes ?? 0)
-    }
-    expect(seen.at(-1)?.doneBytes).toBe(seen.at(-1)?.totalBytes)
-    expect(seen.at(-1)?.doneBlobs).toBe(seen.at(-1)?.totalBlobs)
   }
 
   it('brings 30 MB over, tells its progress, and transfers nothing the second time', async () => {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { gzipSync } from 'node:zlib'
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { packTar } from 'modern-tar'
 import type { TarEntry } from 'modern-tar'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -33,42 +33,50 @@ describe('unpacking an untrusted archive', () => {
   })
   const archive = async (...entries: TarEntry[]) => gzipSync(await packTar(entries))
 
-  const expectRefused = async (bytes: Uint8Array) => {
-    await expect(unpack(bytes)).rejects.toMatchObject({ code: 'ARCHIVE_REFUSED' })
-    expect(await readdir(dir)).toEqual([])
+  const refused = { code: 'ARCHIVE_REFUSED', left: [] }
+  const outcome = async (bytes: Uint8Array) => {
+    const code = await unpack(bytes).then(
+      () => 'unpacked',
+      (error: { code?: string }) => error.code,
+    )
+    return { code, left: await readdir(dir) }
   }
 
   it.each(['../evil', 'a/../../evil', '/etc/evil', 'a/..', '..', 'C:/evil', 'a\\..\\evil'])(
     'refuses the name %j and writes nothing',
     async (name) => {
-      await expectRefused(await archive(file('good'), file(name)))
+      expect(await outcome(await archive(file('good'), file(name)))).toEqual(refused)
     },
   )
 
   it.each(['symlink', 'link', 'character-device', 'block-device', 'fifo'] as const)(
     'refuses a %s',
     async (type) => {
-      await expectRefused(
-        await archive(file('good'), { header: { name: 'l', size: 0, type, linkname: 'good' } }),
-      )
+      expect(
+        await outcome(
+          await archive(file('good'), { header: { name: 'l', size: 0, type, linkname: 'good' } }),
+        ),
+      ).toEqual(refused)
     },
   )
 
   it('refuses a file behind a link of the same name', async () => {
     const link: TarEntry = { header: { name: 'd', size: 0, type: 'symlink', linkname: '/tmp' } }
-    await expectRefused(await archive(link, file('d/evil')))
+    expect(await outcome(await archive(link, file('d/evil')))).toEqual(refused)
   })
 
   it('refuses a name that appears twice', async () => {
-    await expectRefused(await archive(file('same'), file('same')))
+    expect(await outcome(await archive(file('same'), file('same')))).toEqual(refused)
   })
 
   it('refuses more entries or bytes than allowed', async () => {
-    await expectRefused(await archive(...Array.from({ length: 11 }, (_, index) => file(`f${index}`))))
+    expect(
+      await outcome(await archive(...Array.from({ length: 11 }, (_, index) => file(`f${index}`)))),
+    ).toEqual(refused)
     const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024))
     expect(bomb.byteLength).toBeLessThan(128 * 1024)
-    await expectRefused(bomb)
-    await expectRefused(await archive(file('big', 'x'.repeat(2 * 1024 * 1024))))
+    expect(await outcome(bomb)).toEqual(refused)
+    expect(await outcome(await archive(file('big', 'x'.repeat(2 * 1024 * 1024))))).toEqual(refused)
   })
 
   it('stops at the limit without waiting for the rest of the archive', async () => {
@@ -78,20 +86,17 @@ describe('unpacking an untrusted archive', () => {
 
   it('refuses what is cut off, damaged or no archive at all', async () => {
     const good = await archive(file('good', 'text'.repeat(100)))
-    await expectRefused(good.subarray(0, good.byteLength - 12))
-    await expectRefused(Buffer.from('not a tar.gz'))
-    await expectRefused(gzipSync(Buffer.from('not a tar'.repeat(200))))
+    expect(await outcome(good.subarray(0, good.byteLength - 12))).toEqual(refused)
+    expect(await outcome(Buffer.from('not a tar.gz'))).toEqual(refused)
+    expect(await outcome(gzipSync(Buffer.from('not a tar'.repeat(200))))).toEqual(refused)
   })
 
   it('never throws anything but a refusal on any bytes', async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ maxLength: 2048 }), async (bytes) => {
-        const outcome = await unpack(gzipSync(bytes)).then(
-          () => 'unpacked',
-          (error: { code?: string }) => error.code,
-        )
+        const { code } = await outcome(gzipSync(bytes))
         await rm(target(), { recursive: true, force: true })
-        expect(['ARCHIVE_REFUSED', 'unpacked']).toContain(outcome)
+        expect(['ARCHIVE_REFUSED', 'unpacked']).toContain(code)
       }),
       { numRuns: 50 },
     )
@@ -101,12 +106,8 @@ describe('unpacking an untrusted archive', () => {
   it('keeps any name it accepts inside the folder', () => {
     fc.assert(
       fc.property(fc.string(), (name) => {
-        try {
-          const path = safePath(name)
-          return join('/base', path) === '/base' || join('/base', path).startsWith('/base/')
-        } catch {
-          return true
-        }
+        const inside = join('/base', acceptedPath(name) ?? '')
+        expect(inside === '/base' || inside.startsWith('/base/')).toBe(true)
       }),
     )
   })
@@ -129,3 +130,11 @@ describe('unpacking an untrusted archive', () => {
     await rm(source, { recursive: true })
   })
 })
+
+const acceptedPath = (name: string): string | undefined => {
+  try {
+    return safePath(name)
+  } catch {
+    return undefined
+  }
+}

@@ -78,6 +78,7 @@ interface AgentTable {
   recipient: string | null
   recipient_signature: string | null
   boot_counter: Generated<number>
+  boot_id: Generated<string>
   status: 'enrolled' | 'replaced' | 'revoked'
   version: string
   hostname: string

@@ -95,6 +95,7 @@ create table agent (
   recipient text,
   recipient_signature text,
   boot_counter bigint not null default 0,
+  boot_id text not null default '',
   status text not null check (status in ('enrolled', 'replaced', 'revoked')),
   version text not null,
   hostname text not null,
