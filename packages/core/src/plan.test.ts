@@ -52,7 +52,7 @@ const keys = (steps: PlannedStep[]) => steps.map((s) => s.key)
 
 describe('planRun', () => {
   it('provisions the sandbox, waits for the agent, then syncs everything at once and deploys in order', () => {
-    const steps = planRun({ kind: 'provision' }, appOf({ web: ['db'], db: [] }), { deployed: new Set() })
+    const steps = planRun({ kind: 'provision' }, appOf({ web: ['db'], db: [] }), { hasSandbox: true, deployed: new Set() })
     expect(steps.map((s) => [s.key, s.dependsOn])).toEqual([
       ['sandbox', []],
       ['agent', ['sandbox']],
@@ -66,7 +66,7 @@ describe('planRun', () => {
   it('gives unique steps, each after all that it depends on, whatever is decided', () => {
     fc.assert(
       fc.property(anyDecision, anyApp, anyNames, (decision, app, deployed) => {
-        const steps = planRun(decision, app, { deployed: new Set(deployed) })
+        const steps = planRun(decision, app, { hasSandbox: true, deployed: new Set(deployed) })
         expect(new Set(keys(steps)).size).toBe(steps.length)
         for (const [i, { dependsOn }] of steps.entries()) {
           for (const d of dependsOn) expect(keys(steps.slice(0, i))).toContain(d)
@@ -78,7 +78,7 @@ describe('planRun', () => {
   it('is the same every time, also when the components are listed in another order', () => {
     fc.assert(
       fc.property(anyDecision, anyApp, anyNames, (decision, app, deployed) => {
-        const state = { deployed: new Set(deployed) }
+        const state = { hasSandbox: true, deployed: new Set(deployed) }
         const other = { ...app, components: app.components.toReversed() }
         expect(planRun(decision, other, state)).toEqual(planRun(decision, app, state))
       }),
@@ -88,7 +88,7 @@ describe('planRun', () => {
   it('lets a deploy wait for exactly those it needs, also through one that is not deployed now', () => {
     fc.assert(
       fc.property(anyApp, anyNames, (app, components) => {
-        const steps = planRun({ kind: 'deploy', components }, app, { deployed: new Set() })
+        const steps = planRun({ kind: 'deploy', components }, app, { hasSandbox: true, deployed: new Set() })
         const there = components.filter((c) => app.components.some((k) => k.name === c))
         expect(keys(steps).toSorted()).toEqual(there.flatMap((c) => [`deploy:${c}`, `sync:${c}`]).toSorted())
         for (const a of there) {
@@ -105,8 +105,8 @@ describe('planRun', () => {
     fc.assert(
       fc.property(anyApp, anyNames, (app, chosen) => {
         const components = chosen.filter((c) => app.components.some((k) => k.name === c))
-        const up = planRun({ kind: 'deploy', components }, app, { deployed: new Set() })
-        const down = planRun({ kind: 'teardown', components }, app, { deployed: new Set() })
+        const up = planRun({ kind: 'deploy', components }, app, { hasSandbox: true, deployed: new Set() })
+        const down = planRun({ kind: 'teardown', components }, app, { hasSandbox: true, deployed: new Set() })
         const deploys = up.filter((s) => s.kind === 'deploy')
         expect(down.map((s) => s.component)).toEqual(deploys.map((s) => s.component).toReversed())
         const upEdges = deploys.flatMap((s) =>
@@ -121,7 +121,7 @@ describe('planRun', () => {
   it('deprovisions everything that may be there, the sandbox last, also what the app no longer has', () => {
     fc.assert(
       fc.property(anyApp, anyNames, (app, deployed) => {
-        const steps = planRun({ kind: 'deprovision' }, app, { deployed: new Set(deployed) })
+        const steps = planRun({ kind: 'deprovision' }, app, { hasSandbox: true, deployed: new Set(deployed) })
         const last = steps.at(-1)
         expect(last?.kind).toBe('sandbox-destroy')
         expect(last?.dependsOn.toSorted()).toEqual(deployed.map((c) => `destroy:${c}`).toSorted())
