@@ -51,7 +51,7 @@ export class CredentialDesk {
   }
 
   close(): void {
-    for (const requestId of [...this.#pending.keys()]) this.#take(requestId)?.reject(away())
+    for (const requestId of this.#pending.keys()) this.#take(requestId)?.reject(away())
   }
 
   #take(requestId: number): Pending | undefined {

@@ -44,7 +44,12 @@ export async function enrol(options: EnrolOptions): Promise<NewIdentity> {
   const { serverId, keyId, keys, signature } = proof.data
   const pinned = trustedKeys(token, keys)
   const key = pinned.get(keyId)
-  const challenge = signingBytes('server-challenge/1', { agentId: '', agentNonce: nonce, nonce: '', serverId })
+  const challenge = signingBytes('server-challenge/1', {
+    agentId: '',
+    agentNonce: nonce,
+    nonce: '',
+    serverId,
+  })
   if (!key) throw notProven('it shows no key that the join token vouches for')
   if (!verify(key, challenge, signature)) throw notProven('its signature does not hold')
 

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import { AGENT_ROLES, type AgentRole } from '@tenon/core'
@@ -24,6 +25,8 @@ export interface Identity {
   readonly role: AgentRole
   readonly installId: string | null
   readonly bootCounter: number
+  /** Random, made at each start: tells a reconnect from a copy with the same counter. */
+  readonly bootId: string
   readonly key: SigningKey
   readonly pinnedKeys: ReadonlyMap<string, string>
   /** On disk before it counts. */
@@ -72,8 +75,10 @@ export async function bootIdentity(dir: string): Promise<Identity | undefined> {
 
 class FileIdentity implements Identity {
   readonly key: SigningKey
+  readonly bootId = randomBytes(18).toString('base64url')
   readonly #dir: string
   #stored: StoredIdentity
+  #writing: Promise<void> = Promise.resolve()
 
   constructor(dir: string, key: SigningKey, identity: StoredIdentity) {
     this.#dir = dir
@@ -100,10 +105,15 @@ class FileIdentity implements Identity {
     return new Map(Object.entries(this.#stored.pinnedKeys))
   }
 
-  async pin(keys: ReadonlyMap<string, string>): Promise<void> {
-    const next = { ...this.#stored, pinnedKeys: Object.fromEntries(keys) }
-    await write(this.#dir, next)
-    this.#stored = next
+  pin(keys: ReadonlyMap<string, string>): Promise<void> {
+    const pinned = this.#writing.then(async () => {
+      const pinnedKeys = { ...this.#stored.pinnedKeys, ...Object.fromEntries(keys) }
+      const next = { ...this.#stored, pinnedKeys }
+      await write(this.#dir, next)
+      this.#stored = next
+    })
+    this.#writing = pinned.catch(() => undefined)
+    return pinned
   }
 }
 

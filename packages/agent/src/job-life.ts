@@ -36,6 +36,8 @@ export interface JobLifeContext {
 export class JobLife {
   readonly manifest: JobManifest
   readonly record: JobRecord
+  /** When the server was last told how far the job is. */
+  progressAt = 0
   readonly #context: JobLifeContext
   readonly #log: Logger
   /** The agent stops, or the job was forgotten: nothing more is said about it. */

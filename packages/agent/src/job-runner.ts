@@ -13,6 +13,8 @@ import { pause } from './pause.ts'
 const LOG_WAIT_MS = 10_000
 /** A report that is not settled after this is sent again, also within a session. */
 const RESEND_MS = 15_000
+/** A settled job whose log the server does not take goes after this; what it lacks is counted. */
+const SETTLED_LOG_WAIT_MS = 60_000
 
 export interface JobRunnerContext extends JobLifeContext {
   serverId: string
@@ -123,8 +125,11 @@ export class JobRunner {
     const held = this.#find(jobId, fence)
     if (!held || held.settled) return
     held.settled = true
-    await this.#context.shipper.shipped(jobId)
-    if (this.#find(jobId, fence) === held && !this.#leaving.signal.aborted) await this.#close(held)
+    await this.#logShipped(held, SETTLED_LOG_WAIT_MS)
+    if (!this.#isHeld(held) || this.#leaving.signal.aborted || !held.settled) return
+    const dropped = this.#context.shipper.unshippedBytes(jobId)
+    if (dropped > 0) await this.#countDropped(jobId, dropped)
+    await this.#close(held)
   }
 
   welcomed(welcome: Welcome): void {
@@ -167,11 +172,21 @@ export class JobRunner {
   async #deliver(held: Held): Promise<void> {
     const { record } = held.life
     if (!record.finished || !this.#isHeld(held)) return
+    await this.#logShipped(held, LOG_WAIT_MS)
+    if (this.#isHeld(held) && !this.#leaving.signal.aborted) this.#send(held)
+  }
+
+  async #logShipped(held: Held, waitMs: number): Promise<void> {
     const waited = new AbortController()
     const signal = AbortSignal.any([waited.signal, this.#leaving.signal])
-    await Promise.race([this.#context.shipper.shipped(record.jobId), pause(LOG_WAIT_MS, signal)])
+    await Promise.race([this.#context.shipper.shipped(held.life.record.jobId), pause(waitMs, signal)])
     waited.abort()
-    if (this.#isHeld(held) && !this.#leaving.signal.aborted) this.#send(held)
+  }
+
+  async #countDropped(jobId: string, bytes: number): Promise<void> {
+    const { journal, state } = this.#context
+    await journal.append({ type: 'dropped', total: state.dropped + bytes })
+    await this.#events.raise('agent.dropped', jobId, { bytes })
   }
 
   #send(held: Held): void {

@@ -37,7 +37,12 @@ export class Journal<E extends object> {
   #noteTimer: NodeJS.Timeout | undefined
   #failure: AgentError | undefined
 
-  private constructor(options: JournalOptions<E>, handle: FileHandle, size: number, problems: JournalProblem[]) {
+  private constructor(
+    options: JournalOptions<E>,
+    handle: FileHandle,
+    size: number,
+    problems: JournalProblem[],
+  ) {
     this.#options = options
     this.#handle = handle
     this.#size = size

@@ -91,7 +91,6 @@ export class LogShipper {
     const { jobId, fence, acked } = shipment
     this.#options.onAck(jobId, fence, acked, isShipped(shipment))
     stream.wake()
-    this.#settle(shipment)
   }
 
   /** How far the log of a job was read, so that counting it needs to read the rest only. */
@@ -103,6 +102,12 @@ export class LogShipper {
     let bytes = 0
     for (const shipment of this.#shipments.values()) bytes += Math.max(0, shipment.read - shipment.acked)
     return bytes
+  }
+
+  /** What the server does not have yet of what was read. */
+  unshippedBytes(jobId: string): number {
+    const shipment = this.#shipments.get(jobId)
+    return shipment ? Math.max(0, shipment.read - shipment.acked) : 0
   }
 
   /** Resolves when the server has the whole log, or there is nothing to ship. */
@@ -126,7 +131,7 @@ export class LogShipper {
     this.#pump(shipment, stream).catch((error: unknown) => {
       if (stream.abort.signal.aborted) return
       this.#options.log.error({ err: error, jobId }, 'the log of a job could not be read')
-      this.#end(shipment, stream, shipment.acked)
+      this.#end(shipment, stream, shipment.acked).catch(() => undefined)
     })
   }
 
@@ -156,7 +161,7 @@ export class LogShipper {
         if (offset >= maxBytesPerJob) break
       }
     }
-    if (!signal.aborted) this.#end(shipment, stream, offset)
+    await this.#end(shipment, stream, offset)
   }
 
   async #sendPart(shipment: Shipment, stream: Stream, offset: number, payload: Uint8Array): Promise<void> {
@@ -168,16 +173,19 @@ export class LogShipper {
     shipment.read = Math.max(shipment.read, end)
   }
 
-  #end(shipment: Shipment, stream: Stream, total: number): void {
+  /** The end is told once everything before it is stored: the server lets go of the stream then. */
+  async #end(shipment: Shipment, stream: Stream, total: number): Promise<void> {
     shipment.total = total
+    while (!isShipped(shipment) && !stream.abort.signal.aborted) await changed(stream)
+    if (stream.abort.signal.aborted) return
     this.#options.link.send({ type: 'log.end', stream: stream.id, bytes: total })
     this.#settle(shipment)
   }
 
   #settle(shipment: Shipment): void {
-    if (!isShipped(shipment)) return
     const { jobId, fence, acked } = shipment
     this.#options.onAck(jobId, fence, acked, true)
+    this.#close(shipment)
     for (const resolve of shipment.onShipped.splice(0)) resolve()
   }
 }

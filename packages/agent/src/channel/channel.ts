@@ -22,6 +22,8 @@ export interface ChannelOptions {
   agentId: string
   serverId: string
   bootCounter: number
+  /** Random, one per start of the process. */
+  bootId: string
   sign: Sign
   /** The pinned keys of the server as they are now. */
   keys: () => ReadonlyMap<string, string>

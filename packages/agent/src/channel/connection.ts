@@ -113,7 +113,10 @@ export class Connection {
     this.#silentBeats = 0
     const frame = isBinary ? undefined : parseFrame(data)
     if (!frame) {
-      this.#options.log.warn({ isBinary, bytes: data.byteLength }, 'frame of the server not understood, ignored')
+      this.#options.log.warn(
+        { isBinary, bytes: data.byteLength },
+        'frame of the server not understood, ignored',
+      )
       return
     }
     if (frame.type === 'reject') return this.#rejected(frame.code, frame.message)
@@ -123,7 +126,8 @@ export class Connection {
       this.#greet(frame).catch((error: unknown) => this.#drop(messageOf(error)))
       return
     }
-    if (this.#phase === 'greeting' && frame.type === 'welcome' && this.#end.verified) return this.#welcomed(frame)
+    if (this.#phase === 'greeting' && frame.type === 'welcome' && this.#end.verified)
+      return this.#welcomed(frame)
     this.#options.log.warn({ type: frame.type }, 'frame of the server came out of order, ignored')
   }
 
@@ -132,14 +136,17 @@ export class Connection {
     const agentNonce = this.#agentNonce
     const checked = checkChallenge({ challenge, agentId, serverId, agentNonce, pinned: keys() })
     if (!checked.ok) {
-      this.#options.log.error({ problem: checked.message }, 'the server did not prove itself; nothing is answered')
+      this.#options.log.error(
+        { problem: checked.message },
+        'the server did not prove itself; nothing is answered',
+      )
       return this.#drop(`the challenge is not valid: ${checked.message}`)
     }
     if (checked.grew) await onKeys(checked.keys)
     this.#end.verified = true
     const signature = signHello(this.#options, { agentNonce, nonce: challenge.nonce })
-    const content = hello()
-    this.#write({ type: 'hello', bootCounter: this.#options.bootCounter, ...content, signature })
+    const { bootCounter, bootId } = this.#options
+    this.#write({ type: 'hello', bootCounter, bootId, ...hello(), signature })
   }
 
   #welcomed(welcome: Welcome): void {
@@ -151,7 +158,8 @@ export class Connection {
   }
 
   #beat(): void {
-    if (this.#silentBeats >= MISSED_HEARTBEATS) return this.#drop('the server said nothing for three heartbeats')
+    if (this.#silentBeats >= MISSED_HEARTBEATS)
+      return this.#drop('the server said nothing for three heartbeats')
     this.#silentBeats += 1
     this.#write({ type: 'heartbeat', ...this.#options.heartbeat() })
   }

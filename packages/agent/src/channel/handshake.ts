@@ -4,7 +4,7 @@ import { verify } from '../crypto.ts'
 
 export type Challenge = Extract<ServerFrame, { type: 'challenge' }>
 export type Hello = Extract<AgentFrame, { type: 'hello' }>
-export type HelloContent = Omit<Hello, 'type' | 'bootCounter' | 'signature'>
+export type HelloContent = Omit<Hello, 'type' | 'bootCounter' | 'bootId' | 'signature'>
 
 export interface ChallengeCheck {
   challenge: Challenge
@@ -20,10 +20,16 @@ export function checkChallenge(
 ): { ok: true; keys: Map<string, string>; grew: boolean } | { ok: false; message: string } {
   const { challenge, agentId, serverId, agentNonce, pinned } = check
   if (challenge.wire !== WIRE_VERSION) {
-    return { ok: false, message: `the server speaks wire version ${challenge.wire}, this agent ${WIRE_VERSION}` }
+    return {
+      ok: false,
+      message: `the server speaks wire version ${challenge.wire}, this agent ${WIRE_VERSION}`,
+    }
   }
   if (challenge.serverId !== serverId) {
-    return { ok: false, message: `it comes from server ${challenge.serverId}, this agent belongs to ${serverId}` }
+    return {
+      ok: false,
+      message: `it comes from server ${challenge.serverId}, this agent belongs to ${serverId}`,
+    }
   }
   const keys = extendPinnedKeys(pinned, challenge.keys, verify)
   const key = keys.get(challenge.keyId)
@@ -34,11 +40,11 @@ export function checkChallenge(
 }
 
 export function signHello(
-  signer: { agentId: string; serverId: string; bootCounter: number; sign: Sign },
+  signer: { agentId: string; serverId: string; bootCounter: number; bootId: string; sign: Sign },
   nonces: { agentNonce: string; nonce: string },
 ): string {
-  const { agentId, serverId, bootCounter } = signer
+  const { agentId, serverId, bootCounter, bootId } = signer
   return signer.sign(
-    signingBytes('agent-hello/1', { agentId, ...nonces, bootCounter, serverId, wire: WIRE_VERSION }),
+    signingBytes('agent-hello/1', { agentId, ...nonces, bootCounter, bootId, serverId, wire: WIRE_VERSION }),
   )
 }

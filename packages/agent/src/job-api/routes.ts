@@ -9,7 +9,7 @@ import {
   type JobCredential,
   type JobResult,
 } from '@tenon/protocol'
-import { z } from 'zod'
+import type { z } from 'zod'
 import type { ReportedOutputs } from '../journal-state.ts'
 import { JobApiError, readBody } from './answer.ts'
 
@@ -72,7 +72,11 @@ export async function callRoute(desk: JobDesk, request: IncomingMessage): Promis
   const url = new URL(request.url ?? '/', 'http://job')
   const matching = routes.filter((route) => route.path.test(url.pathname))
   if (matching.length === 0) {
-    throw new JobApiError('unknown_route', `There is no ${url.pathname} here.`, 'See protocol/src/job-api.ts.')
+    throw new JobApiError(
+      'unknown_route',
+      `There is no ${url.pathname} here.`,
+      'See protocol/src/job-api.ts.',
+    )
   }
   const route = matching.find((candidate) => candidate.method === request.method)
   if (!route) {
@@ -140,7 +144,11 @@ export function componentOf(manifest: JobManifest, named: string | null): string
   const components = manifest.operations.flatMap(({ component }) => (component === null ? [] : [component]))
   if (named === null) return components[0]
   if (components.includes(named)) return named
-  throw new JobApiError('forbidden', `This job has nothing to do with ${named}.`, 'Name a component of its manifest.')
+  throw new JobApiError(
+    'forbidden',
+    `This job has nothing to do with ${named}.`,
+    'Name a component of its manifest.',
+  )
 }
 
 /** Pure. */

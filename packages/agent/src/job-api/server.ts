@@ -19,12 +19,15 @@ export interface JobApi {
 
 /** The agent's local endpoint for jobs. */
 export async function serveJobApi(options: JobApiOptions): Promise<JobApi> {
-  const server = http.createServer({ requestTimeout: 60_000, headersTimeout: 10_000 }, (request, response) => {
-    handle(options, request, response).catch((error: unknown) => {
-      options.log.error({ err: error }, 'a call of a job could not be answered')
-      response.destroy()
-    })
-  })
+  const server = http.createServer(
+    { requestTimeout: 60_000, headersTimeout: 10_000 },
+    (request, response) => {
+      handle(options, request, response).catch((error: unknown) => {
+        options.log.error({ err: error }, 'a call of a job could not be answered')
+        response.destroy()
+      })
+    },
+  )
   server.on('clientError', (_error, socket) => socket.destroy())
   await rm(options.socket, { force: true })
   await new Promise<void>((resolve, reject) => {
@@ -40,7 +43,11 @@ export async function serveJobApi(options: JobApiOptions): Promise<JobApi> {
   }
 }
 
-async function handle(options: JobApiOptions, request: IncomingMessage, response: ServerResponse): Promise<void> {
+async function handle(
+  options: JobApiOptions,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
   let jobId: string | undefined
   try {
     const token = /^Bearer ([A-Za-z0-9_-]{20,200})$/.exec(request.headers.authorization ?? '')?.[1]
