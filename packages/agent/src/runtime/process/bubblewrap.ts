@@ -44,16 +44,19 @@ export interface Confinement {
  */
 export function bubblewrapArguments(confinement: Confinement): string[] {
   const { workFolder, tools, mounts, network, env } = confinement
-  const readOnly = (list: string[], flag: string) => list.flatMap((item) => [flag, item, item])
+  const namespaces = ['--unshare-user-try', '--unshare-pid', '--unshare-ipc', '--unshare-uts']
+  const rights = ['--unshare-cgroup-try', '--cap-drop', 'ALL', '--as-pid-1', '--hostname', 'job']
+  const own = ['--proc', '/proc', '--dev', '/dev', '--tmpfs', '/tmp', '--tmpfs', '/run']
+  const work = ['--bind', workFolder, workFolder, '--chdir', workFolder, '--clearenv']
   return [
-    ...['--unshare-user-try', '--unshare-pid', '--unshare-ipc', '--unshare-uts', '--unshare-cgroup-try'],
+    ...namespaces,
     ...(network === 'none' ? ['--unshare-net'] : []),
-    ...['--cap-drop', 'ALL', '--as-pid-1', '--hostname', 'job'],
-    ...readOnly(SYSTEM, '--ro-bind-try'),
-    ...['--proc', '/proc', '--dev', '/dev', '--tmpfs', '/tmp', '--tmpfs', '/run'],
-    ...readOnly(tools, '--ro-bind'),
+    ...rights,
+    ...SYSTEM.flatMap((place) => ['--ro-bind-try', place, place]),
+    ...own,
+    ...tools.flatMap((folder) => ['--ro-bind', folder, folder]),
     ...mounts.flatMap((mount) => [mount.writable ? '--bind' : '--ro-bind', mount.path, mount.path]),
-    ...['--bind', workFolder, workFolder, '--chdir', workFolder, '--clearenv'],
+    ...work,
     ...Object.entries(env).flatMap(([name, value]) => ['--setenv', name, value]),
   ]
 }

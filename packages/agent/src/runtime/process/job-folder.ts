@@ -1,4 +1,5 @@
-import { mkdir, open, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { randomUUID } from 'node:crypto'
+import { link, mkdir, readdir, readFile, rename, rm, unlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
 import type { ExitFacts } from './exit-reason.ts'
@@ -81,7 +82,7 @@ export async function removeJobFolder(folder: JobFolder): Promise<void> {
 }
 
 export async function writeRecord(folder: JobFolder, record: JobRecord): Promise<void> {
-  await replaceFile(folder.spec, JSON.stringify(record))
+  await placeFile(folder.spec, JSON.stringify(record))
 }
 
 export async function readRecord(folder: JobFolder): Promise<JobRecord | undefined> {
@@ -90,7 +91,7 @@ export async function readRecord(folder: JobFolder): Promise<JobRecord | undefin
 
 /** Written before the launcher is told to go: a job that runs always has one. */
 export async function writeIdentity(folder: JobFolder, identity: ProcessIdentity): Promise<void> {
-  await replaceFile(path.join(folder.run, 'pid'), JSON.stringify(identity))
+  await placeFile(path.join(folder.run, 'pid'), JSON.stringify(identity))
 }
 
 export async function readIdentity(folder: JobFolder): Promise<ProcessIdentity | undefined> {
@@ -105,17 +106,19 @@ export async function readSession(folder: JobFolder): Promise<number | undefined
 
 /** The launcher reads it when it gets SIGTERM. The first reason stays. */
 export async function writeStop(folder: JobFolder, reason: string, graceSeconds: number): Promise<void> {
-  const file = path.join(folder.run, 'stop')
-  if ((await readText(file)) === undefined) await replaceFile(file, `${reason} ${graceSeconds}\n`)
+  await placeFile(path.join(folder.run, 'stop'), `${reason} ${graceSeconds}\n`, keepFirst)
 }
 
 export async function markOverMemory(folder: JobFolder): Promise<void> {
-  await replaceFile(path.join(folder.run, 'over-memory'), '')
+  await placeFile(path.join(folder.run, 'over-memory'), '')
 }
 
 /** Nobody saw this job end and nothing of it is left. */
 export async function writeGone(folder: JobFolder): Promise<void> {
-  await replaceFile(path.join(folder.run, 'exit'), 'gone none 0\n')
+  await placeFile(path.join(folder.run, 'exit'), 'gone none 0\n', keepFirst).catch((error: unknown) => {
+    // Somebody removed the job meanwhile.
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  })
 }
 
 export async function readExit(folder: JobFolder): Promise<ExitFacts | undefined> {
@@ -132,14 +135,20 @@ export async function readExit(folder: JobFolder): Promise<ExitFacts | undefined
   }
 }
 
-async function replaceFile(file: string, content: string): Promise<void> {
-  const handle = await open(`${file}.new`, 'w', 0o600)
-  try {
-    await handle.writeFile(content)
-  } finally {
-    await handle.close()
-  }
-  await rename(`${file}.new`, file)
+/** Whole or not at all, also when two write the same file at once. */
+async function placeFile(file: string, content: string, place: Place = rename): Promise<void> {
+  const draft = `${file}.${randomUUID()}`
+  await writeFile(draft, content, { mode: 0o600, flag: 'wx' })
+  await place(draft, file)
+}
+
+type Place = (draft: string, file: string) => Promise<void>
+
+async function keepFirst(draft: string, file: string): Promise<void> {
+  await link(draft, file).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error
+  })
+  await unlink(draft)
 }
 
 async function readText(file: string): Promise<string | undefined> {

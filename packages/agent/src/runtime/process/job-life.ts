@@ -13,6 +13,14 @@ import {
 import type { JobFolder } from './job-folder.ts'
 import { isAlive, jobProcesses, killAll, sendSignal } from './processes.ts'
 
+const NOBODY_SAW = {
+  code: null,
+  cause: 'none',
+  oomKills: 0,
+  overMemory: false,
+  stopReason: undefined,
+} as const
+
 /** How the job ended, or undefined while its launcher lives. What a dead launcher left running is killed first. */
 export async function outcomeOf(folder: JobFolder): Promise<JobExit | undefined> {
   const facts = await readExit(folder)
@@ -28,8 +36,7 @@ export async function outcomeOf(folder: JobFolder): Promise<JobExit | undefined>
   if (late !== undefined) return exitReason(late)
   await killJob(folder)
   await writeGone(folder)
-  const settled = await readExit(folder)
-  return settled && exitReason(settled)
+  return exitReason((await readExit(folder)) ?? NOBODY_SAW)
 }
 
 /** The launcher does the rest, agent or not: SIGTERM to the program, the grace, SIGKILL to everything. */
@@ -57,11 +64,10 @@ export async function killJob(folder: JobFolder): Promise<void> {
 
 /** Certain and repeatable: ends only when no process, cgroup or file of the job is left. */
 export async function removeJob(folder: JobFolder): Promise<void> {
-  const record = await readRecord(folder)
+  const cgroup = (await readRecord(folder))?.cgroup ?? []
   await killJob(folder)
-  for (let round = 0; record !== undefined && !(await removeCgroup(record.cgroup)); round++) {
-    if (round > 200)
-      throw new Error(`The cgroup of job ${record.jobId} is still busy; remove it again later.`)
+  for (let round = 0; !(await removeCgroup(cgroup)); round++) {
+    if (round > 200) throw new Error(`The cgroup ${cgroup[0]} is still busy; remove the job again later.`)
     await killJob(folder)
     await new Promise((resolve) => setTimeout(resolve, 5))
   }

@@ -18,12 +18,6 @@ export function limitFiles(version: 1 | 2, limits: JobLimits): LimitFile[] {
   const memory = String(limits.memoryBytes)
   const quota = String(Math.max(1_000, Math.round(limits.cpus * PERIOD_MICROSECONDS)))
   const pids = String(limits.pids)
-  const must = (controller: Controller, file: string, value: string): LimitFile => ({
-    controller,
-    file,
-    value,
-    optional: false,
-  })
   if (version === 2) {
     return [
       must('memory', 'memory.max', memory),
@@ -39,6 +33,10 @@ export function limitFiles(version: 1 | 2, limits: JobLimits): LimitFile[] {
     must('cpu', 'cpu.cfs_quota_us', quota),
     must('pids', 'pids.max', pids),
   ]
+}
+
+function must(controller: Controller, file: string, value: string): LimitFile {
+  return { controller, file, value, optional: false }
 }
 
 /** The file whose `oom_kill` line counts the processes that the kernel killed for memory. */

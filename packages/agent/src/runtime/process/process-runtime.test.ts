@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { pino } from 'pino'
-import { describe, it, vi } from 'vitest'
+import { vi } from 'vitest'
 import { describeRuntimeContract } from '../contract.testing.ts'
 import type { ContractHarness, ContractPrograms } from '../contract.testing.ts'
 import type { JobSpec } from '../runtime.ts'
@@ -24,8 +24,7 @@ const variants = [
 ]
 
 for (const { name, confine, useCgroups, possible } of variants) {
-  if (possible) describeRuntimeContract(name, () => makeHarness({ confine, useCgroups }))
-  else describe.skip(`the ${name} runtime`, () => it('needs what this machine lacks', () => undefined))
+  describeRuntimeContract(name, () => makeHarness({ confine, useCgroups }), possible)
 }
 
 async function makeHarness(options: { confine: boolean; useCgroups: boolean }): Promise<ContractHarness> {

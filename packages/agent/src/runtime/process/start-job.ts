@@ -10,7 +10,7 @@ import { createCgroup } from './cgroup.ts'
 import type { JobCgroup } from './cgroup.ts'
 import type { Host } from './host.ts'
 import { createJobFolder, isJobId, jobFolder, writeIdentity, writeRecord } from './job-folder.ts'
-import type { JobFolder } from './job-folder.ts'
+import type { JobFolder, JobRecord } from './job-folder.ts'
 import { LAUNCHER, STARTER } from './launcher.ts'
 import { identify } from './processes.ts'
 
@@ -18,12 +18,17 @@ const READY_MILLISECONDS = 30_000
 const ENV_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/
 
 /** Starts a job in a folder that does not exist yet. The caller removes what is left when it throws. */
-export async function startJob(dir: string, host: Host, spec: JobSpec, now: () => number): Promise<void> {
+export async function startJob(
+  dir: string,
+  host: Host,
+  spec: JobSpec,
+  now: () => number,
+): Promise<JobRecord> {
   checkSpec(spec)
   const folder = jobFolder(dir, spec.jobId)
   await createJobFolder(folder, spec.files)
   const cgroup = host.cgroups && (await createCgroup(host.cgroups, dir, spec.jobId, spec.limits))
-  await writeRecord(folder, {
+  const record: JobRecord = {
     jobId: spec.jobId,
     fence: spec.fence,
     command: spec.command,
@@ -36,7 +41,8 @@ export async function startJob(dir: string, host: Host, spec: JobSpec, now: () =
     cgroup: cgroup?.folders ?? [],
     watchMemory: cgroup?.oomFile === undefined,
     watchTime: host.timeout === undefined,
-  })
+  }
+  await writeRecord(folder, record)
   await writeEnvironment(folder, host, spec)
   const launcher = spawnLauncher(folder, host, spec, cgroup)
   const ready = untilReady(launcher)
@@ -48,21 +54,22 @@ export async function startJob(dir: string, host: Host, spec: JobSpec, now: () =
   const answer = await ready
   launcher.unref()
   if (answer.trim() !== 'ready') throw new RuntimeError('start', await startFailure(folder, spec, answer))
+  return record
 }
 
 function checkSpec(spec: JobSpec): void {
-  const fail = (message: string) => {
-    throw new RuntimeError('start', message)
-  }
-  if (!isJobId(spec.jobId)) fail(`The job id ${JSON.stringify(spec.jobId)} cannot name a folder.`)
-  if (spec.command.length === 0) fail('The job has no command.')
-  for (const [name, value] of Object.entries(spec.env)) {
-    if (!ENV_NAME.test(name)) fail(`${JSON.stringify(name)} is no name of an environment variable.`)
-    if (value.includes('\0')) fail(`The environment variable ${name} holds a NUL byte.`)
-  }
-  for (const text of [...spec.command, ...spec.mounts.map((mount) => mount.path)]) {
-    if (text.includes('\0')) fail('The command or a mount holds a NUL byte.')
-  }
+  const texts = [...spec.command, ...Object.values(spec.env), ...spec.mounts.map((mount) => mount.path)]
+  const badName = Object.keys(spec.env).find((name) => !ENV_NAME.test(name))
+  const faults = [
+    isJobId(spec.jobId) ? undefined : `The job id ${JSON.stringify(spec.jobId)} cannot name a folder.`,
+    spec.command.length > 0 ? undefined : 'The job has no command.',
+    badName === undefined ? undefined : `${JSON.stringify(badName)} is no name of an environment variable.`,
+    texts.some((text) => text.includes('\0'))
+      ? 'The command, environment or a mount holds a NUL byte.'
+      : undefined,
+  ]
+  const fault = faults.find((found) => found !== undefined)
+  if (fault !== undefined) throw new RuntimeError('start', fault)
 }
 
 /** By file, not by argument: arguments of a process can be read by every user of the machine. */
@@ -97,11 +104,10 @@ function spawnLauncher(
       : [host.timeout, '--foreground', '--signal=USR1', String(limits.timeoutSeconds)]
   const folders = cgroup?.folders ?? []
   const walls = host.bubblewrap === undefined ? [] : [host.bubblewrap, '--info-fd', '8', '--args', '9', '--']
-  const [program = host.shell, ...rest] = [
-    ...[...clock, host.shell, '-c', LAUNCHER, 'tenon-job'],
-    ...[String(limits.graceSeconds), cgroup?.oomFile ?? '-', String(folders.length), ...folders],
-    ...[host.setsid, ...walls, host.shell, '-c', STARTER, 'tenon-job', ...spec.command],
-  ]
+  const launcher = [...clock, host.shell, '-c', LAUNCHER, 'tenon-job']
+  const settings = [String(limits.graceSeconds), cgroup?.oomFile ?? '-', String(folders.length), ...folders]
+  const starter = [host.setsid, ...walls, host.shell, '-c', STARTER, 'tenon-job', ...spec.command]
+  const [program = host.shell, ...rest] = [...launcher, ...settings, ...starter]
   return spawn(program, rest, {
     cwd: folder.run,
     // The folder marks the launcher's processes as this job's; see `jobProcesses`.
