@@ -69,8 +69,7 @@ async function sendSource(cli: Cli, client: Client, name: string, folder: string
     () => `sending the source of ${name} (${bytes(packed.length)})`,
     client.call('sources.put', { body: packed }),
   )
-  const digest = `sha256:${sha256(packed)}`
-  if (sent.digest === digest) return digest
+  if (sent.layer === `sha256:${sha256(packed)}`) return sent.digest
   throw new CliError(EXIT.internal, `the server stored other bytes than were sent for ${name}`, {
     next: 'a proxy on the way may change uploads; try again without it',
   })
