@@ -26,6 +26,13 @@ const readConfig = async (env: NodeJS.ProcessEnv): Promise<RegistryConfig> => {
   return { dir, port, host: values.host ?? env['TENON_REGISTRY_HOST'] ?? '127.0.0.1', key }
 }
 
+const explain = (error: unknown): string => {
+  if (!(error instanceof Error)) return String(error)
+  const { code, port, address } = error as NodeJS.ErrnoException & { port?: number; address?: string }
+  if (code !== 'EADDRINUSE') return error.message
+  return `The port ${port} of ${address} is in use; stop what holds it or choose another.`
+}
+
 try {
   const { dir, port, host, key } = await readConfig(process.env)
   const issuer = createTokenIssuer(key)
@@ -39,13 +46,15 @@ try {
       if (level === 'error') console.error(`${method} ${path} failed:`, error)
     },
   })
-  process.stdout.write(`registry listens at ${registry.url}\n`)
-  await new Promise((resolve) => {
+  // Listening for the signal comes first: whoever reads the line may send it at once.
+  const stopped = new Promise((resolve) => {
     process.once('SIGTERM', resolve)
     process.once('SIGINT', resolve)
   })
+  process.stdout.write(`registry listens at ${registry.url}\n`)
+  await stopped
   await registry.close()
 } catch (error) {
-  console.error(error instanceof Error ? error.message : String(error))
+  console.error(explain(error))
   process.exitCode = 1
 }
