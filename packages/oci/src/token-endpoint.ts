@@ -64,9 +64,10 @@ const answer = async (
 /** Both sides hashed first, so that neither content nor length of the key shows in the time it takes. */
 const isKey = (authorization: string | undefined, key: Uint8Array): boolean => {
   const [, given = ''] = /^Bearer +(\S+)$/i.exec(authorization ?? '') ?? []
-  const hash = (text: string) => createHash('sha256').update(text).digest()
   return timingSafeEqual(hash(given), hash(Buffer.from(key).toString('base64url')))
 }
+
+const hash = (text: string) => createHash('sha256').update(text).digest()
 
 const readBody = async (req: IncomingMessage): Promise<unknown> => {
   const chunks: Buffer[] = []

@@ -58,7 +58,7 @@ async function workThrough(run: JobRun): Promise<JobResult> {
     await mkdir(workDir, { recursive: true, mode: 0o700 })
     const context = contextOf({ run, api, manifest, job, registry, operation, workDir })
     const result = await runOperation(context, registry)
-    if (result.outputs !== undefined) await api.putOutputs(result.outputs)
+    if (result.outputs !== undefined) await api.putOutputs(operation.component, result.outputs)
     done.push({ operation, result })
     run.log(`${operation.operation} ${result.ok ? 'succeeded' : 'failed'}: ${result.message}`)
     if (!result.ok) break

@@ -4,10 +4,12 @@ import { join } from 'node:path'
 import { z } from 'zod'
 import { PluginError } from '../sdk/errors.ts'
 
-const key = z.string().regex(/^[A-Za-z0-9_-]{43}$/)
-const keysFile = z.strictObject({ registry: key, store: key })
+const keysFile = z.strictObject({
+  registry: z.string().regex(/^[A-Za-z0-9_-]{43}$/),
+  store: z.string().regex(/^[A-Za-z0-9+/]{43}=$/),
+})
 
-/** 32 random bytes each, as base64url text. */
+/** 32 random bytes each, as their readers want them: the registry as base64url, the install store as base64. */
 export type InstallKeys = z.infer<typeof keysFile>
 
 /** Kept on the customer's machine alone, beside the install they open, and made exactly once. */
@@ -16,7 +18,7 @@ export async function ensureKeys(hostDir: string, installId: string): Promise<In
   const known = await readKeys(path)
   if (known) return known
   await mkdir(join(hostDir, 'keys'), { recursive: true, mode: 0o700 })
-  const made = { registry: newKey(), store: newKey() }
+  const made = { registry: randomBytes(32).toString('base64url'), store: randomBytes(32).toString('base64') }
   const staged = `${path}.${randomBytes(6).toString('hex')}`
   try {
     const handle = await open(staged, 'wx', 0o600)
@@ -59,10 +61,6 @@ async function readKeys(path: string): Promise<InstallKeys | undefined> {
 function broken(path: string, cause?: unknown): PluginError {
   const remedy = 'Restore it; without these keys the install store of this install cannot be read.'
   return new PluginError('host_refused', `The keys of the install in ${path} cannot be read.`, remedy, cause)
-}
-
-function newKey(): string {
-  return randomBytes(32).toString('base64url')
 }
 
 function keysPath(hostDir: string, installId: string): string {

@@ -76,7 +76,7 @@ describe('the local sandbox', () => {
     expect(made.output).toContain('sandbox succeeded')
     expect(made.code).toBe(0)
     const first = await agentSaw('join-one')
-    const registryUrl = String(made.record.result?.data['registryUrl'])
+    const registryUrl = made.record.result?.data['registryUrl'] as string
     expect(first.env).toMatchObject({
       TENON_SERVER_URL: 'http://127.0.0.1:4000',
       TENON_REGISTRY_URL: registryUrl,
@@ -105,7 +105,7 @@ describe('the local sandbox', () => {
     expect(isAlive(second.pid)).toBe(false)
     expect(await installs()).toEqual([])
     expect(await readdir(join(host.dir, 'keys'))).toEqual([])
-    await expect(fetch(`${registryUrl}/v2/`)).rejects.toThrow()
+    await expect(fetch(`${registryUrl}/v2/`)).rejects.toThrow('fetch failed')
     expect((await run({ action: 'destroy' })).record.result?.data).toEqual({ removed: false })
   }, 60_000)
 

@@ -33,14 +33,17 @@ export async function sync(context: OperationContext): Promise<OperationResult> 
   for (const [index, artifact] of operation.artifacts.entries()) {
     const { repository } = artifact
     const digest = digestOf(artifact)
-    const result = await persist(vendor.forget, signal, () =>
-      copyArtifact({
-        from: { client: vendor.client, repository },
-        to: { client: to, repository },
-        digest,
-        signal,
-        onProgress: (progress) => teller.tell(index, progress),
-      }),
+    const result = await persist(
+      () => vendor.forget(),
+      signal,
+      () =>
+        copyArtifact({
+          from: { client: vendor.client, repository },
+          to: { client: to, repository },
+          digest,
+          signal,
+          onProgress: (progress) => teller.tell(index, progress),
+        }),
     )
     context.log(
       `${repository}@${digest}: ${result.transferredBytes} bytes copied, ${result.skippedBytes} were there already`,
