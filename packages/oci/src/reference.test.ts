@@ -17,7 +17,11 @@ const tag = fc.stringMatching(/^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,20}$/)
 
 describe('a repository name', () => {
   it('is accepted when it follows the grammar', () => {
-    fc.assert(fc.property(repository, (name) => void expect(parseRepository(name)).toBe(name)))
+    fc.assert(
+      fc.property(repository, (name) => {
+        expect(parseRepository(name)).toBe(name)
+      }),
+    )
   })
 
   it.each([
@@ -74,7 +78,11 @@ describe('a tag', () => {
 
 describe('a digest', () => {
   it('is what the hash of any bytes looks like', () => {
-    fc.assert(fc.property(fc.uint8Array(), (bytes) => void expect(isDigest(sha256Digest(bytes))).toBe(true)))
+    fc.assert(
+      fc.property(fc.uint8Array(), (bytes) => {
+        expect(isDigest(sha256Digest(bytes))).toBe(true)
+      }),
+    )
   })
 
   it.each([

@@ -181,7 +181,7 @@ const explanation = async (answer: WireAnswer): Promise<string> => {
       errors?: { code?: unknown; message?: unknown }[]
     }
     const { code, message } = body.errors?.[0] ?? {}
-    const text = `${String(code ?? 'UNKNOWN')}: ${String(message ?? '')}`
+    const text = [code, message].filter((part) => typeof part === 'string').join(': ')
     return ` ${text.replaceAll(/[^\x20-\x7e]/g, '?').slice(0, 300)}`
   } catch {
     return ''

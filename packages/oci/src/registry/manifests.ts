@@ -12,7 +12,7 @@ export const serveManifest = async (
   route: { repository: string; reference: Reference },
 ): Promise<void> => {
   const { repository, reference } = route
-  switch (exchange.req.method) {
+  switch (exchange.req.method ?? '') {
     case 'GET':
     case 'HEAD':
       return pullManifest(exchange, repository, reference)

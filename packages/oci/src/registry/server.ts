@@ -1,6 +1,7 @@
 import { createServer } from 'node:http'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { OciError } from '../errors.ts'
 import { createFileStorage } from '../storage/file-storage.ts'
 import { createRegistryHandler } from './handler.ts'
 import type { RegistryOptions } from './handler.ts'
@@ -46,9 +47,17 @@ const IDLE_MS = 60_000
 
 const listen = (server: Server, host: string, port: number): Promise<void> =>
   new Promise((resolve, reject) => {
-    server.once('error', reject)
+    const fail = (cause: Error): void =>
+      reject(
+        new OciError(
+          'UNAVAILABLE',
+          `The registry cannot listen on ${host}:${port}; stop what uses it or choose another port`,
+          { cause },
+        ),
+      )
+    server.once('error', fail)
     server.listen(port, host, () => {
-      server.off('error', reject)
+      server.off('error', fail)
       resolve()
     })
   })

@@ -78,7 +78,7 @@ export const authorizeWith =
   }
 
 /** Pure: does the grant cover the request? Every valid token passes the base check. */
-export const grants = (grant: Grant, request: Omit<AccessRequest, 'bearer'>): boolean => {
+const grants = (grant: Grant, request: Omit<AccessRequest, 'bearer'>): boolean => {
   const { repository, action, digest } = request
   if (repository === undefined) return action === 'pull'
   if (action === 'delete') return false
