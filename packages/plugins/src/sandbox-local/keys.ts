@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { link, mkdir, open, readFile, rm } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { z } from 'zod'
 import { PluginError } from '../sdk/errors.ts'
 
@@ -17,7 +17,17 @@ export async function ensureKeys(hostDir: string, installId: string): Promise<In
   const path = keysPath(hostDir, installId)
   const known = await readKeys(path)
   if (known) return known
-  await mkdir(join(hostDir, 'keys'), { recursive: true, mode: 0o700 })
+  await makeKeys(path).catch((cause: unknown) => {
+    const message = `The keys of the install cannot be kept in ${hostDir}: ${messageOf(cause)}.`
+    throw new PluginError('host_refused', message, 'Let the sandbox job write to that folder.', cause)
+  })
+  const kept = await readKeys(path)
+  if (kept) return kept
+  throw broken(path)
+}
+
+async function makeKeys(path: string): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 })
   const made = { registry: randomBytes(32).toString('base64url'), store: randomBytes(32).toString('base64') }
   const staged = `${path}.${randomBytes(6).toString('hex')}`
   try {
@@ -35,7 +45,6 @@ export async function ensureKeys(hostDir: string, installId: string): Promise<In
   } finally {
     await rm(staged, { force: true })
   }
-  return (await readKeys(path)) ?? made
 }
 
 export async function removeKeys(hostDir: string, installId: string): Promise<void> {
@@ -61,6 +70,10 @@ async function readKeys(path: string): Promise<InstallKeys | undefined> {
 function broken(path: string, cause?: unknown): PluginError {
   const remedy = 'Restore it; without these keys the install store of this install cannot be read.'
   return new PluginError('host_refused', `The keys of the install in ${path} cannot be read.`, remedy, cause)
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
 }
 
 function keysPath(hostDir: string, installId: string): string {

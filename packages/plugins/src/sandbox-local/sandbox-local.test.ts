@@ -119,7 +119,7 @@ describe('the local sandbox', () => {
     expect((await run({ action: 'destroy' })).code).toBe(0)
   }, 60_000)
 
-  it('refuses a configuration that is not one, and a machine without a local-host', async () => {
+  it('refuses a configuration that is not one, and a machine that cannot hold an install', async () => {
     for (const config of [
       { action: 'explode' },
       { action: 'create', installId: '../x' },
@@ -127,6 +127,12 @@ describe('the local sandbox', () => {
     ]) {
       expect((await run(config)).record.result?.data).toEqual({ code: 'config_invalid' })
     }
+    const closed = await world.folder({
+      'admin.path': host.adminSocket,
+      keys: 'a file where the folder should be',
+    })
+    const refused = await run({ action: 'create', host: { dir: closed } })
+    expect(refused.output).toMatch(/^error host_refused: The keys of the install in /m)
     const nowhere = await run({ action: 'create', host: { dir: world.dir } })
     expect(nowhere.record.result?.data).toEqual({ code: 'host_unreachable' })
     expect(await installs()).toEqual([])

@@ -26,7 +26,7 @@ export async function sync(context: OperationContext): Promise<OperationResult> 
   const { api, operation, signal, job } = context
   if (job.registry === null) throw noInstallRegistry()
   const access = { api, signal, now: Date.now }
-  const to = await openRegistry(access)
+  const to = await openRegistry(access, job.registry)
   const vendor = await openVendorRegistry(access)
   const teller = createProgressTeller(api, operation.artifacts.length, access.now)
   const copied: CopyResult[] = []
