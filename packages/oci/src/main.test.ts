@@ -136,7 +136,7 @@ describe('the registry program', () => {
     const env = { TENON_REGISTRY_DIR: join(dir, 'other'), TENON_REGISTRY_KEY_FILE: join(dir, 'key') }
     const busy = start({ ...env, TENON_REGISTRY_PORT: port })
     expect(await busy.ended).toBe(1)
-    expect(busy.text()).toContain(`The port ${port} of 127.0.0.1 is in use`)
+    expect(busy.text()).toContain(`cannot listen on 127.0.0.1:${port}`)
     const bare = start({})
     expect(await bare.ended).toBe(1)
     expect(bare.text()).toContain('Usage:')

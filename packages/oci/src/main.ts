@@ -26,13 +26,6 @@ const readConfig = async (env: NodeJS.ProcessEnv): Promise<RegistryConfig> => {
   return { dir, port, host: values.host ?? env['TENON_REGISTRY_HOST'] ?? '127.0.0.1', key }
 }
 
-const explain = (error: unknown): string => {
-  if (!(error instanceof Error)) return String(error)
-  const { code, port, address } = error as NodeJS.ErrnoException & { port?: number; address?: string }
-  if (code !== 'EADDRINUSE') return error.message
-  return `The port ${port} of ${address} is in use; stop what holds it or choose another.`
-}
-
 try {
   const { dir, port, host, key } = await readConfig(process.env)
   const issuer = createTokenIssuer(key)
@@ -55,6 +48,6 @@ try {
   await stopped
   await registry.close()
 } catch (error) {
-  console.error(explain(error))
+  console.error(error instanceof Error ? error.message : String(error))
   process.exitCode = 1
 }
