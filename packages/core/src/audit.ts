@@ -46,10 +46,18 @@ export function emptyHead(chain: string): AuditHead {
   return { chain, seq: 0, hash: GENESIS }
 }
 
+/** The canonical text of an entry around its place in the chain, so that a database can seal it under its own lock. */
+export function entryParts(chain: string, fact: AuditFact, at: string): { before: string; after: string } {
+  const { subject, ...rest } = fact
+  const before = canonicalText({ ...rest, at, chain })
+  return { before: `${before.slice(0, -1)},`, after: `,"subject":${canonicalText(subject)}}` }
+}
+
+/** `prev` and `seq` sort right before `subject`: the sealed text is canonical JSON as a whole. */
 export function sealEntry(head: AuditHead, fact: AuditFact, at: string, sha256: Sha256): SealedEntry {
   const seq = head.seq + 1
-  const entry: AuditEntry = { ...fact, chain: head.chain, seq, at, prev: head.hash }
-  const body = canonicalText(entry)
+  const { before, after } = entryParts(head.chain, fact, at)
+  const body = `${before}"prev":"${head.hash}","seq":${seq}${after}`
   return { seq, body, hash: hashBody(body, sha256) }
 }
 

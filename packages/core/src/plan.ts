@@ -23,13 +23,17 @@ export interface PlannedStep {
 export interface InstallState {
   /** Components that are, or may be, there: everything a deploy was ever started for and no destroy succeeded. */
   deployed: ReadonlySet<string>
+  /** False when somebody else made the ground under the install and only an agent must come. */
+  hasSandbox: boolean
 }
 
 /** Pure: the same decision on the same state gives the same steps, each after all that it depends on. */
 export function planRun(decision: Decision, app: App, state: InstallState): PlannedStep[] {
   switch (decision.kind) {
     case 'provision': {
-      const base = [step('sandbox', null, []), step('agent', null, ['sandbox'])]
+      const base = state.hasSandbox
+        ? [step('sandbox', null, []), step('agent', null, ['sandbox'])]
+        : [step('agent', null, [])]
       return [...base, ...planDeploys(app, new Set(app.components.map((c) => c.name)), ['agent'])]
     }
     case 'deploy':
@@ -38,14 +42,9 @@ export function planRun(decision: Decision, app: App, state: InstallState): Plan
       return planDestroys(app, new Set(decision.components))
     case 'deprovision': {
       const destroys = planDestroys(app, state.deployed)
-      return [
-        ...destroys,
-        step(
-          'sandbox-destroy',
-          null,
-          destroys.map((s) => s.key),
-        ),
-      ]
+      if (!state.hasSandbox) return destroys
+      const after = destroys.map((s) => s.key)
+      return [...destroys, step('sandbox-destroy', null, after)]
     }
   }
 }

@@ -1,1 +1,6 @@
-export {}
+export { startLocalHost } from './host.ts'
+export type { LocalHost, LocalHostOptions } from './host.ts'
+export type { Logger } from './logger.ts'
+export { createLocalHostClient, LocalHostError } from './client.ts'
+export type { LocalHostClient } from './client.ts'
+export * from './contract.ts'

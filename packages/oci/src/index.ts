@@ -1,1 +1,44 @@
-export {}
+export { packFolder, packFolderStream, packFolderToFile } from './artifact/pack-folder.ts'
+export type { PackOptions } from './artifact/pack-folder.ts'
+export { pullArtifactLayers } from './artifact/pull-artifact.ts'
+export type { PullArtifactOptions, PulledArtifact } from './artifact/pull-artifact.ts'
+export { pushArtifact } from './artifact/push-artifact.ts'
+export type { LayerSource, PushArtifactOptions } from './artifact/push-artifact.ts'
+export { defaultUnpackLimits, unpackTarGz } from './artifact/unpack.ts'
+export type { UnpackLimits } from './artifact/unpack.ts'
+export type { BlobDownload, GetBlobOptions } from './client/blob-download.ts'
+export type { BlobSource } from './client/blob-upload.ts'
+export { createRegistryClient, readBlob } from './client/client.ts'
+export type { CallOptions, FetchedManifest, ManifestInfo, RegistryClient } from './client/client.ts'
+export type { RetryPolicy } from './client/retry.ts'
+export type { RegistryClientOptions } from './client/transport.ts'
+export { copyArtifact } from './copy.ts'
+export type { CopyEnd, CopyOptions, CopyProgress, CopyResult } from './copy.ts'
+export { createContentCheck, createVerifier, sha256Digest, verifyBytes } from './digest.ts'
+export type { ContentCheck } from './digest.ts'
+export { isOciError, OciError } from './errors.ts'
+export type { OciErrorCode } from './errors.ts'
+export { isIndexMediaType, manifestBlobs, mediaTypes, parseManifest } from './manifest.ts'
+export type { Descriptor, OciManifest } from './manifest.ts'
+export {
+  formatImageReference,
+  isDigest,
+  isRepository,
+  isTag,
+  parseDigest,
+  parseImageReference,
+  parseRepository,
+  parseTag,
+} from './reference.ts'
+export type { Digest, ImageReference } from './reference.ts'
+export type { AccessDecision, AccessRequest, Authorize, RegistryAction } from './registry/access.ts'
+export type { RegistryEvent } from './registry/exchange.ts'
+export { createRegistryHandler } from './registry/handler.ts'
+export type { RegistryHandler, RegistryLogRecord, RegistryOptions } from './registry/handler.ts'
+export { startRegistryServer } from './registry/server.ts'
+export type { RegistryServer, RegistryServerOptions } from './registry/server.ts'
+export { authorizeWith, createTokenIssuer } from './registry/token.ts'
+export type { Grant, RepositoryGrant, TokenCheck, TokenIssuer } from './registry/token.ts'
+export { createFileStorage } from './storage/file-storage.ts'
+export type { FileStorageOptions } from './storage/file-storage.ts'
+export type { ByteRange, PutManifestOptions, Storage, StoredManifest } from './storage/storage.ts'

@@ -70,6 +70,8 @@ export const agentFrame = z.discriminatedUnion('type', [
   z.strictObject({
     type: z.literal('hello'),
     bootCounter: z.int().positive(),
+    /** Random, made at each start: tells a reconnect of one start from a copy of the agent with the same counter. */
+    bootId: z.string().min(16).max(64),
     version: text(50),
     runtime: runtimeInfo,
     slots: z.int().positive().max(10_000),
@@ -78,7 +80,7 @@ export const agentFrame = z.discriminatedUnion('type', [
       .max(20_000),
     auditHead: auditHead.nullable(),
     recipient: z.strictObject({ age: text(200), signature: z.base64() }).nullable(),
-    /** Over {agentId, agentNonce, bootCounter, nonce, serverId, wire} in the context `agent-hello/1`. */
+    /** Over {agentId, agentNonce, bootCounter, bootId, nonce, serverId, wire} in the context `agent-hello/1`. */
     signature: z.base64().max(200),
   }),
   z.strictObject({

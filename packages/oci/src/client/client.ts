@@ -1,0 +1,212 @@
+import type { Readable } from 'node:stream'
+import { sha256Digest, verifyBytes } from '../digest.ts'
+import { OciError } from '../errors.ts'
+import { isManifestMediaType, manifestMediaTypes, MAX_MANIFEST_BYTES } from '../manifest.ts'
+import { isDigest, parseDigest, parseRepository, parseTagOrDigest } from '../reference.ts'
+import type { Digest } from '../reference.ts'
+import { downloadBlob } from './blob-download.ts'
+import type { BlobDownload, GetBlobOptions } from './blob-download.ts'
+import { uploadBlob } from './blob-upload.ts'
+import type { BlobSource } from './blob-upload.ts'
+import { withRetries } from './retry.ts'
+import { anySignal, createTransport, discard, readBounded } from './transport.ts'
+import type { RegistryClientOptions, Transport, WireAnswer } from './transport.ts'
+
+export interface ManifestInfo {
+  digest: Digest
+  mediaType: string
+  size: number
+}
+
+export interface FetchedManifest extends ManifestInfo {
+  bytes: Uint8Array
+}
+
+export interface CallOptions {
+  signal?: AbortSignal
+}
+
+/** Speaks to one registry; every answer is bounded and checked, every failure an `OciError`. */
+export interface RegistryClient {
+  /** Scheme, host and port: two clients with the same one can mount instead of copy. */
+  origin: string
+  getManifest(repository: string, reference: string, options?: CallOptions): Promise<FetchedManifest>
+  headManifest(
+    repository: string,
+    reference: string,
+    options?: CallOptions,
+  ): Promise<ManifestInfo | undefined>
+  putManifest(
+    repository: string,
+    reference: string,
+    mediaType: string,
+    bytes: Uint8Array,
+    options?: CallOptions,
+  ): Promise<ManifestInfo>
+  getBlob(repository: string, digest: Digest, options?: GetBlobOptions): Promise<BlobDownload>
+  hasBlob(repository: string, digest: Digest, options?: CallOptions): Promise<boolean>
+  putBlob(
+    repository: string,
+    digest: Digest,
+    size: number,
+    source: BlobSource,
+    options?: CallOptions,
+  ): Promise<void>
+  /** False when the registry would not; the blob then has to be uploaded. */
+  mountBlob(repository: string, digest: Digest, from: string, options?: CallOptions): Promise<boolean>
+}
+
+export const createRegistryClient = (options: RegistryClientOptions): RegistryClient => {
+  const transport = createTransport(options)
+  return {
+    origin: new URL(options.url).origin,
+    getManifest: (repository, reference, call) => getManifest(transport, repository, reference, call),
+    headManifest: (repository, reference, call) => headManifest(transport, repository, reference, call),
+    putManifest: (repository, reference, mediaType, bytes, call) =>
+      putManifest(transport, manifestPath(repository, reference), mediaType, bytes, call),
+    getBlob: async (repository, digest, get) =>
+      downloadBlob(transport, parseRepository(repository), parseDigest(digest), get ?? {}),
+    hasBlob: (repository, digest, call) => hasBlob(transport, repository, digest, call),
+    putBlob: async (repository, digest, size, source, call) =>
+      uploadBlob(transport, {
+        repository: parseRepository(repository),
+        digest: parseDigest(digest),
+        size,
+        source,
+        signal: call?.signal,
+      }),
+    mountBlob: (repository, digest, from, call) => mountBlob(transport, repository, digest, from, call),
+  }
+}
+
+/** Reads a blob of known, small size into memory, such as a config. */
+export const readBlob = async (
+  client: RegistryClient,
+  repository: string,
+  blob: { digest: Digest; size: number },
+  limit: number,
+): Promise<Buffer> => {
+  if (blob.size > limit)
+    throw new OciError('TOO_LARGE', `The blob ${blob.digest} has more than ${limit} bytes`)
+  const { stream } = await client.getBlob(repository, blob.digest, { size: blob.size })
+  return collect(stream)
+}
+
+const collect = async (stream: Readable): Promise<Buffer> => {
+  const chunks: Buffer[] = []
+  for await (const chunk of stream) chunks.push(chunk as Buffer)
+  return Buffer.concat(chunks)
+}
+
+const accept = manifestMediaTypes.join(', ')
+
+const manifestPath = (repository: string, reference: string): string => {
+  parseTagOrDigest(reference)
+  return `/v2/${parseRepository(repository)}/manifests/${reference}`
+}
+
+const getManifest = async (
+  transport: Transport,
+  repository: string,
+  reference: string,
+  call: CallOptions = {},
+): Promise<FetchedManifest> => {
+  const path = manifestPath(repository, reference)
+  return withRetries(transport.retry, anySignal(transport.signal, call.signal), async () => {
+    const answer = await transport.once({ method: 'GET', path, headers: { accept }, expect: [200], ...call })
+    const bytes = await readBounded(answer, MAX_MANIFEST_BYTES)
+    const digest = sha256Digest(bytes)
+    const announced = answer.header('docker-content-digest')
+    for (const expected of [reference, announced]) {
+      if (expected !== undefined && isDigest(expected)) verifyBytes(bytes, expected)
+    }
+    return { digest, mediaType: mediaTypeOf(answer), size: bytes.byteLength, bytes }
+  })
+}
+
+const headManifest = async (
+  transport: Transport,
+  repository: string,
+  reference: string,
+  call: CallOptions = {},
+): Promise<ManifestInfo | undefined> => {
+  const path = manifestPath(repository, reference)
+  const answer = await transport.send({
+    method: 'HEAD',
+    path,
+    headers: { accept },
+    expect: [200, 404],
+    ...call,
+  })
+  await discard(answer)
+  if (answer.status === 404) return undefined
+  const digest = isDigest(reference) ? reference : answer.header('docker-content-digest')
+  const size = Number(answer.header('content-length'))
+  if (digest === undefined || !isDigest(digest) || !Number.isSafeInteger(size)) {
+    throw new OciError('RESPONSE_INVALID', 'The registry does not say which manifest it holds')
+  }
+  return { digest, mediaType: mediaTypeOf(answer), size }
+}
+
+const putManifest = async (
+  transport: Transport,
+  path: string,
+  mediaType: string,
+  bytes: Uint8Array,
+  call: CallOptions = {},
+): Promise<ManifestInfo> => {
+  const digest = sha256Digest(bytes)
+  const headers = { 'content-type': mediaType }
+  const answer = await transport.send({ method: 'PUT', path, headers, body: bytes, expect: [201], ...call })
+  await discard(answer)
+  const stored = answer.header('docker-content-digest')
+  if (stored !== undefined && stored !== digest) {
+    throw new OciError(
+      'RESPONSE_INVALID',
+      `The registry says it stored ${stored.slice(0, 80)}, not ${digest}`,
+    )
+  }
+  return { digest, mediaType, size: bytes.byteLength }
+}
+
+const hasBlob = async (
+  transport: Transport,
+  repository: string,
+  digest: Digest,
+  call: CallOptions = {},
+): Promise<boolean> => {
+  const path = `/v2/${parseRepository(repository)}/blobs/${parseDigest(digest)}`
+  const answer = await transport.send({ method: 'HEAD', path, expect: [200, 404], ...call })
+  await discard(answer)
+  return answer.status === 200
+}
+
+const mountBlob = async (
+  transport: Transport,
+  repository: string,
+  digest: Digest,
+  from: string,
+  call: CallOptions = {},
+): Promise<boolean> => {
+  const base = `/v2/${parseRepository(repository)}/blobs/uploads/`
+  const path = `${base}?mount=${encodeURIComponent(parseDigest(digest))}&from=${encodeURIComponent(parseRepository(from))}`
+  const headers = { 'content-length': '0' }
+  const answer = await transport.send({ method: 'POST', path, headers, expect: [201, 202], ...call })
+  await discard(answer)
+  if (answer.status === 201) return true
+  // The registry opened an upload instead; it is given back rather than left to expire.
+  const session = transport.follow(answer.header('location'), base)
+  await discard(
+    await transport.send({ method: 'DELETE', path: session, expect: [200, 202, 204, 404, 405], ...call }),
+  )
+  return false
+}
+
+const mediaTypeOf = (answer: WireAnswer): string => {
+  const mediaType = (answer.header('content-type') ?? '').split(';')[0]?.trim() ?? ''
+  if (isManifestMediaType(mediaType)) return mediaType
+  throw new OciError(
+    'RESPONSE_INVALID',
+    `The registry answered with ${JSON.stringify(mediaType.slice(0, 80))}, no manifest`,
+  )
+}

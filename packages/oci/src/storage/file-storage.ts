@@ -1,0 +1,197 @@
+import { open, readdir, readFile, rm, stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { verifyBytes } from '../digest.ts'
+import { OciError } from '../errors.ts'
+import type { Descriptor } from '../manifest.ts'
+import { digestHex, isDigest, isTag } from '../reference.ts'
+import type { Digest } from '../reference.ts'
+import {
+  ensureFolder,
+  exists,
+  publishFile,
+  syncFolder,
+  unlessMissing,
+  writeFileDurably,
+} from './durable-file.ts'
+import { createFileUploads } from './file-uploads.ts'
+import type { PutManifestOptions, Storage, StoredManifest } from './storage.ts'
+
+export interface FileStorageOptions {
+  clock?: () => number
+  /** Uploads and temporary files untouched for this long are removed at start. */
+  staleAfterMs?: number
+}
+
+/**
+ * Layout: `blobs/sha256/ab/abcd…` holds all content once; `repositories/<name>/_blobs|_manifests|_tags|
+ * _referrers` hold what a repository has of it. No repository component starts with an underscore.
+ */
+export const createFileStorage = async (dir: string, options: FileStorageOptions = {}): Promise<Storage> => {
+  const paths = layout(dir)
+  for (const folder of [paths.temporary, paths.uploads, paths.repositories, paths.blobs])
+    await ensureFolder(folder)
+  const uploads = createFileUploads(paths.uploads, paths.temporary)
+  const olderThan = (options.clock ?? Date.now)() - (options.staleAfterMs ?? DAY_MS)
+  await uploads.removeStale(olderThan)
+  await removeStaleFiles(paths.temporary, olderThan)
+
+  const mark = (file: string, content = ''): Promise<void> =>
+    writeFileDurably(paths.temporary, file, Buffer.from(content))
+
+  const holdsBlob = (repository: string, digest: Digest): Promise<boolean> =>
+    exists(paths.blobLink(repository, digest))
+
+  return {
+    statBlob: async (repository, digest) => {
+      if (!(await holdsBlob(repository, digest))) return undefined
+      const found = await unlessMissing(stat(paths.content(digest)))
+      return found === undefined ? undefined : { size: found.size }
+    },
+    openBlob: async (repository, digest, range) => {
+      const found = (await holdsBlob(repository, digest))
+        ? await unlessMissing(open(paths.content(digest), 'r'))
+        : undefined
+      if (found === undefined) throw new OciError('NOT_FOUND', `The repository holds no blob ${digest}`)
+      return found.createReadStream({ ...range, highWaterMark: READ_BYTES })
+    },
+    mountBlob: async (from, to, digest) => {
+      if (!(await holdsBlob(from, digest))) return false
+      await mark(paths.blobLink(to, digest))
+      return true
+    },
+    createUpload: (repository) => uploads.create(repository),
+    uploadSize: (repository, id) => uploads.size(repository, id),
+    appendUpload: (repository, id, offset, source) => uploads.append(repository, id, offset, source),
+    commitUpload: async (repository, id, digest) => {
+      const file = await uploads.seal(repository, id, digest)
+      await publishFile(file, paths.content(digest))
+      await mark(paths.blobLink(repository, digest))
+      await uploads.remove(repository, id)
+    },
+    cancelUpload: (repository, id) => uploads.remove(repository, id),
+    putManifest: (repository, manifest, put) => putManifest(paths, mark, repository, manifest, put ?? {}),
+    statManifest: (repository, digest) => readMark(paths, repository, digest),
+    getManifest: async (repository, digest) => {
+      const found = await readMark(paths, repository, digest)
+      if (found === undefined) return undefined
+      const bytes = await readFile(paths.content(digest))
+      verifyBytes(bytes, digest)
+      return { digest, mediaType: found.mediaType, bytes }
+    },
+    deleteManifest: (repository, digest) => deleteManifest(paths, repository, digest),
+    listReferrers: (repository, subject) => listReferrers(paths, repository, subject),
+    resolveTag: (repository, tag) => resolveTag(paths, repository, tag),
+    listTags: async (repository) => {
+      if (!(await exists(paths.repository(repository)))) return undefined
+      return readTags(paths, repository)
+    },
+    deleteTag: (repository, tag) => removeMark(paths.tag(repository, tag)),
+  }
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000
+const READ_BYTES = 256 * 1024
+
+type Layout = ReturnType<typeof layout>
+type Mark = (file: string, content?: string) => Promise<void>
+
+interface ManifestMark {
+  mediaType: string
+  size: number
+  referrerOf?: Digest
+}
+
+const layout = (dir: string) => {
+  const repository = (name: string): string => join(dir, 'repositories', ...name.split('/'))
+  const blobs = join(dir, 'blobs', 'sha256')
+  return {
+    temporary: join(dir, 'tmp'),
+    uploads: join(dir, 'uploads'),
+    repositories: join(dir, 'repositories'),
+    blobs,
+    repository,
+    content: (digest: Digest): string => join(blobs, digestHex(digest).slice(0, 2), digestHex(digest)),
+    blobLink: (name: string, digest: Digest): string => join(repository(name), '_blobs', digestHex(digest)),
+    manifest: (name: string, digest: Digest): string =>
+      join(repository(name), '_manifests', digestHex(digest)),
+    tags: (name: string): string => join(repository(name), '_tags'),
+    tag: (name: string, tag: string): string => join(repository(name), '_tags', tag),
+    referrers: (name: string, subject: Digest): string =>
+      join(repository(name), '_referrers', digestHex(subject)),
+  }
+}
+
+/** The tag comes last: whoever sees it finds everything behind it. */
+const putManifest = async (
+  paths: Layout,
+  mark: Mark,
+  repository: string,
+  manifest: StoredManifest,
+  options: PutManifestOptions,
+): Promise<void> => {
+  const { digest, mediaType, bytes } = manifest
+  verifyBytes(bytes, digest)
+  await writeFileDurably(paths.temporary, paths.content(digest), bytes)
+  const { referrer, tag } = options
+  const content: ManifestMark = {
+    mediaType,
+    size: bytes.byteLength,
+    ...(referrer === undefined ? {} : { referrerOf: referrer.subject }),
+  }
+  await mark(paths.manifest(repository, digest), JSON.stringify(content))
+  if (referrer !== undefined) {
+    const file = join(paths.referrers(repository, referrer.subject), digestHex(digest))
+    await mark(file, JSON.stringify(referrer.descriptor))
+  }
+  if (tag !== undefined) await mark(paths.tag(repository, tag), digest)
+}
+
+const readMark = async (
+  paths: Layout,
+  repository: string,
+  digest: Digest,
+): Promise<ManifestMark | undefined> => {
+  const text = await unlessMissing(readFile(paths.manifest(repository, digest), 'utf8'))
+  return text === undefined ? undefined : (JSON.parse(text) as ManifestMark)
+}
+
+const deleteManifest = async (paths: Layout, repository: string, digest: Digest): Promise<boolean> => {
+  const found = await readMark(paths, repository, digest)
+  if (found === undefined) return false
+  for (const tag of await readTags(paths, repository)) {
+    if ((await resolveTag(paths, repository, tag)) === digest) await removeMark(paths.tag(repository, tag))
+  }
+  if (found.referrerOf !== undefined) {
+    await removeMark(join(paths.referrers(repository, found.referrerOf), digestHex(digest)))
+  }
+  return removeMark(paths.manifest(repository, digest))
+}
+
+const listReferrers = async (paths: Layout, repository: string, subject: Digest): Promise<Descriptor[]> => {
+  const folder = paths.referrers(repository, subject)
+  const names = ((await unlessMissing(readdir(folder))) ?? []).toSorted()
+  const texts = await Promise.all(names.map((name) => unlessMissing(readFile(join(folder, name), 'utf8'))))
+  return texts.filter((text) => text !== undefined).map((text) => JSON.parse(text) as Descriptor)
+}
+
+const resolveTag = async (paths: Layout, repository: string, tag: string): Promise<Digest | undefined> => {
+  const text = await unlessMissing(readFile(paths.tag(repository, tag), 'utf8'))
+  return text !== undefined && isDigest(text) ? text : undefined
+}
+
+const readTags = async (paths: Layout, repository: string): Promise<string[]> =>
+  ((await unlessMissing(readdir(paths.tags(repository)))) ?? []).filter(isTag).toSorted()
+
+const removeMark = async (file: string): Promise<boolean> => {
+  if (!(await exists(file))) return false
+  await rm(file, { force: true })
+  await syncFolder(dirname(file))
+  return true
+}
+
+const removeStaleFiles = async (folder: string, olderThan: number): Promise<void> => {
+  for (const name of await readdir(folder)) {
+    const found = await unlessMissing(stat(join(folder, name)))
+    if (found !== undefined && found.mtimeMs < olderThan) await rm(join(folder, name), { force: true })
+  }
+}

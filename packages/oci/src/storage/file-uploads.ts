@@ -1,0 +1,261 @@
+import { createHash, randomBytes } from 'node:crypto'
+import type { Hash } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { mkdir, open, readdir, rm, stat } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
+import { join } from 'node:path'
+import { OciError } from '../errors.ts'
+import type { Digest } from '../reference.ts'
+import { errnoOf, exists, storageError, syncFolder, temporaryName, unlessMissing } from './durable-file.ts'
+
+/**
+ * An upload is a folder of parts, each named by its offset and created exclusively by the request that
+ * writes it, so no two processes ever write one file. A part that this process alone wrote is published
+ * by its name with the hash that ran along; anything else is copied and hashed again.
+ */
+export interface FileUploads {
+  create(repository: string): Promise<string>
+  size(repository: string, id: string): Promise<number>
+  append(
+    repository: string,
+    id: string,
+    offset: number | undefined,
+    source: AsyncIterable<Uint8Array>,
+  ): Promise<number>
+  /** A synced file with exactly the content of `digest`, for the caller to move away. */
+  seal(repository: string, id: string, digest: Digest): Promise<string>
+  remove(repository: string, id: string): Promise<void>
+  removeStale(olderThan: number): Promise<void>
+}
+
+export const createFileUploads = (folder: string, temporaryFolder: string): FileUploads => {
+  const own = new Map<string, OwnPart>()
+  const busy = new Set<string>()
+
+  const exclusively = async <T>(id: string, work: () => Promise<T>): Promise<T> => {
+    if (busy.has(id)) {
+      throw new OciError('RANGE_INVALID', 'Another request writes this upload; ask for its status and go on')
+    }
+    busy.add(id)
+    try {
+      return await work()
+    } catch (error) {
+      throw storageError(error)
+    } finally {
+      busy.delete(id)
+    }
+  }
+
+  const folderOf = async (repository: string, id: string): Promise<string> => {
+    const path = join(folder, folderName(repository, id))
+    if (/^[0-9a-f]{32}$/.test(id) && (await exists(path))) return path
+    throw new OciError('UPLOAD_UNKNOWN', 'The upload is unknown, finished or expired; start a new one')
+  }
+
+  const remove = async (repository: string, id: string): Promise<void> => {
+    const path = await folderOf(repository, id)
+    own.delete(id)
+    await rm(path, { recursive: true, force: true })
+  }
+
+  return {
+    create: async (repository) => {
+      const id = randomBytes(16).toString('hex')
+      await mkdir(join(folder, folderName(repository, id)))
+      await syncFolder(folder)
+      return id
+    },
+    size: async (repository, id) => sizeOf(await readParts(await folderOf(repository, id))),
+    append: (repository, id, offset, source) =>
+      exclusively(id, async () => {
+        const path = await folderOf(repository, id)
+        const size = sizeOf(await readParts(path))
+        if (offset !== undefined && offset !== size) {
+          throw new OciError('RANGE_INVALID', `The upload goes on at byte ${size}, not ${offset}`)
+        }
+        const mine = own.get(id)
+        if (mine !== undefined && mine.size === size)
+          return appendOwn(own, id, mine, join(path, partName(0)), source)
+        return appendNew(own, id, path, size, source)
+      }),
+    seal: (repository, id, digest) =>
+      exclusively(id, async () => {
+        const path = await folderOf(repository, id)
+        const parts = await readParts(path)
+        const mine = own.get(id)
+        const isMine = mine !== undefined && parts.length === 1 && mine.size === sizeOf(parts)
+        const sealed = isMine
+          ? { file: join(path, partName(0)), digest: mine.hash.copy().digest('hex') }
+          : await joinParts(path, parts, temporaryName(temporaryFolder))
+        if (`sha256:${sealed.digest}` !== digest) {
+          await rm(sealed.file, { force: true })
+          await remove(repository, id)
+          throw new OciError(
+            'DIGEST_MISMATCH',
+            `The upload is sha256:${sealed.digest}, not ${digest}; it was removed, send it again`,
+          )
+        }
+        await syncFile(sealed.file)
+        return sealed.file
+      }),
+    remove,
+    removeStale: (olderThan) => removeStale(folder, olderThan),
+  }
+}
+
+const MAX_REMEMBERED = 1000
+
+interface OwnPart {
+  hash: Hash
+  size: number
+}
+
+interface Part {
+  offset: number
+  size: number
+}
+
+/** The name binds an upload to its repository: its id is of no use through another. */
+const folderName = (repository: string, id: string): string =>
+  `${id}-${createHash('sha256').update(repository).digest('hex').slice(0, 32)}`
+
+const partName = (offset: number): string => String(offset).padStart(16, '0')
+
+const readParts = async (path: string): Promise<Part[]> => {
+  const names = (await readdir(path)).filter((name) => /^\d{16}$/.test(name)).toSorted()
+  const parts = await Promise.all(
+    names.map(async (name) => ({ offset: Number(name), size: (await stat(join(path, name))).size })),
+  )
+  return parts.filter((part) => part.size > 0)
+}
+
+/** Parts that overlap or leave a hole come from two writers at once; only a new upload helps. */
+const sizeOf = (parts: Part[]): number => {
+  let size = 0
+  for (const part of parts) {
+    if (part.offset !== size) {
+      throw new OciError('UPLOAD_UNKNOWN', 'The upload was written by two requests at once; start a new one')
+    }
+    size += part.size
+  }
+  return size
+}
+
+const appendOwn = async (
+  own: Map<string, OwnPart>,
+  id: string,
+  mine: OwnPart,
+  file: string,
+  source: AsyncIterable<Uint8Array>,
+): Promise<number> => {
+  const handle = await open(file, 'r+')
+  try {
+    return await writeAll(own, id, mine, handle, source)
+  } finally {
+    await handle.close()
+  }
+}
+
+const appendNew = async (
+  own: Map<string, OwnPart>,
+  id: string,
+  path: string,
+  offset: number,
+  source: AsyncIterable<Uint8Array>,
+): Promise<number> => {
+  const handle = await openPart(join(path, partName(offset)))
+  const mine = { hash: createHash('sha256'), size: 0 }
+  if (offset === 0) remember(own, id, mine)
+  try {
+    return offset + (await writeAll(own, id, mine, handle, source))
+  } finally {
+    await handle.close()
+  }
+}
+
+/** Forgetting the oldest costs that upload a copy when it is sealed, nothing else. */
+const remember = (own: Map<string, OwnPart>, id: string, mine: OwnPart): void => {
+  const oldest = own.size < MAX_REMEMBERED ? undefined : own.keys().next().value
+  if (oldest !== undefined) own.delete(oldest)
+  own.set(id, mine)
+}
+
+/** An empty part is what a writer left that died before its first byte. */
+const openPart = async (file: string): Promise<FileHandle> => {
+  try {
+    return await open(file, 'wx')
+  } catch (error) {
+    if (errnoOf(error) !== 'EEXIST' || (await stat(file)).size > 0) throw error
+    await rm(file, { force: true })
+    return open(file, 'wx')
+  }
+}
+
+const writeAll = async (
+  own: Map<string, OwnPart>,
+  id: string,
+  mine: OwnPart,
+  handle: FileHandle,
+  source: AsyncIterable<Uint8Array>,
+): Promise<number> => {
+  for await (const chunk of source) {
+    try {
+      for (let done = 0; done < chunk.byteLength;) {
+        const { bytesWritten } = await handle.write(chunk, done, chunk.byteLength - done, mine.size + done)
+        done += bytesWritten
+      }
+    } catch (error) {
+      own.delete(id)
+      throw error
+    }
+    mine.hash.update(chunk)
+    mine.size += chunk.byteLength
+  }
+  return mine.size
+}
+
+const joinParts = async (
+  path: string,
+  parts: Part[],
+  file: string,
+): Promise<{ file: string; digest: string }> => {
+  const hash = createHash('sha256')
+  const handle = await open(file, 'wx')
+  try {
+    for (const part of parts) {
+      const end = part.size - 1
+      for await (const chunk of createReadStream(join(path, partName(part.offset)), { end })) {
+        hash.update(chunk as Buffer)
+        await handle.appendFile(chunk as Buffer)
+      }
+    }
+    return { file, digest: hash.digest('hex') }
+  } catch (error) {
+    await rm(file, { force: true })
+    throw error
+  } finally {
+    await handle.close()
+  }
+}
+
+const syncFile = async (file: string): Promise<void> => {
+  const handle = await open(file, 'r+')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+const removeStale = async (folder: string, olderThan: number): Promise<void> => {
+  for (const name of await readdir(folder)) {
+    const path = join(folder, name)
+    const inside = (await unlessMissing(readdir(path))) ?? []
+    const times = await Promise.all(
+      [path, ...inside.map((file) => join(path, file))].map(
+        async (each) => (await unlessMissing(stat(each)))?.mtimeMs ?? 0,
+      ),
+    )
+    if (Math.max(...times) < olderThan) await rm(path, { recursive: true, force: true })
+  }
+}

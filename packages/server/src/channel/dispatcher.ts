@@ -1,0 +1,60 @@
+import type { ServerFrame } from '@tenon/protocol'
+import type { Context } from '../context.ts'
+import type { OpenedSession } from '../operations/open-session.ts'
+import { claimJobs } from '../store/jobs.ts'
+
+/** Gives a connected agent as many jobs as it has free slots. */
+export interface Dispatcher {
+  /** Something may be in the queue. Calls during a claim are folded into one more. */
+  nudge(): void
+  /** A slot is free again. */
+  release(jobId: string): void
+  stop(): void
+  readonly running: number
+}
+
+export function createDispatcher(
+  context: Context,
+  agent: Pick<OpenedSession, 'pool' | 'held'>,
+  agentId: string,
+  slots: number,
+  send: (frame: ServerFrame) => void,
+): Dispatcher {
+  const held = new Set(agent.held)
+  let claiming = false
+  let again = false
+  let stopped = false
+
+  async function claim(): Promise<void> {
+    claiming = true
+    do {
+      again = false
+      const free = slots - held.size
+      if (free <= 0 || stopped) break
+      for (const job of await claimJobs(context, { id: agentId, pool: agent.pool }, free)) {
+        held.add(job.id)
+        send({ type: 'job.assign', manifest: job.document })
+      }
+    } while (again)
+  }
+
+  const dispatcher: Dispatcher = {
+    nudge() {
+      again = true
+      if (claiming || stopped) return
+      claim()
+        .catch((error: unknown) =>
+          context.log.warn({ err: error, agentId }, 'no job could be claimed now; the poll tries again'),
+        )
+        .finally(() => (claiming = false))
+    },
+    release(jobId) {
+      if (held.delete(jobId)) dispatcher.nudge()
+    },
+    stop: () => void (stopped = true),
+    get running() {
+      return held.size
+    },
+  }
+  return dispatcher
+}

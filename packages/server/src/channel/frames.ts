@@ -1,0 +1,189 @@
+import { SERVER_CHAIN, signingBytes, type Json } from '@tenon/core'
+import type { AgentFrame } from '@tenon/protocol'
+import type { Context } from '../context.ts'
+import { verify } from '../crypto.ts'
+import { finishJob } from '../operations/finish-job.ts'
+import { grantCredential } from '../operations/grant-credential.ts'
+import { refuseJob } from '../operations/job-control.ts'
+import { transactWithHeads } from '../store/transaction.ts'
+import { headFor, openSink, type Session } from './session.ts'
+import type { Sessions } from './sessions.ts'
+
+type Ready = Exclude<AgentFrame, { type: 'open' | 'hello' }>
+type Frame<T extends Ready['type']> = Extract<Ready, { type: T }>
+
+/** What each frame of a connected agent does. A frame about a job that is not this agent's changes nothing. */
+export async function handleFrame(
+  context: Context,
+  sessions: Sessions,
+  session: Session,
+  frame: Ready,
+): Promise<void> {
+  switch (frame.type) {
+    case 'heartbeat':
+      sessions.touch(session, frame.dropped)
+      return session.send({ type: 'heartbeat.ack', at: new Date(context.now()).toISOString() })
+    case 'job.accepted':
+      return
+    case 'job.refused':
+      await refuseJob(context, session.agentId, frame)
+      return session.dispatcher.release(frame.jobId)
+    case 'job.started':
+      return jobStarted(context, session, frame)
+    case 'job.progress':
+      return jobProgress(context, session, frame)
+    case 'job.finished':
+      return jobFinished(context, session, frame)
+    case 'log.open':
+      return logOpen(context, session, frame)
+    case 'log.end':
+      session.sinks.get(frame.stream)?.end()
+      session.sinks.delete(frame.stream)
+      return
+    case 'event':
+      return agentEvent(context, session, frame)
+    case 'credential.request':
+      return credentialRequest(context, session, frame)
+    case 'secret.stored':
+      return secretStored(context, session, frame)
+  }
+}
+
+async function jobStarted(context: Context, session: Session, frame: Frame<'job.started'>): Promise<void> {
+  const job = await context.db
+    .updateTable('job')
+    .set({ status: 'running', started_at: frame.at, confinement: frame.confinement })
+    .where('id', '=', frame.jobId)
+    .where('agent_id', '=', session.agentId)
+    .where('fence', '=', frame.fence)
+    .where('status', 'in', ['assigned', 'lost'])
+    .returning(['run_id', 'build_id'])
+    .executeTakeFirst()
+  if (job?.build_id) {
+    await context.db
+      .updateTable('build')
+      .set({ status: 'running' })
+      .where('id', '=', job.build_id)
+      .where('status', '=', 'queued')
+      .execute()
+  }
+  if (job?.run_id) context.hub.nudge([`run:${job.run_id}`])
+}
+
+async function jobProgress(context: Context, session: Session, frame: Frame<'job.progress'>): Promise<void> {
+  const job = await context.db
+    .updateTable('job')
+    .set({ progress: JSON.stringify({ message: frame.message, fraction: frame.fraction }) })
+    .where('id', '=', frame.jobId)
+    .where('agent_id', '=', session.agentId)
+    .where('fence', '=', frame.fence)
+    .where('status', 'in', ['assigned', 'running'])
+    .returning('run_id')
+    .executeTakeFirst()
+  if (job?.run_id) context.hub.nudge([`run:${job.run_id}`])
+}
+
+async function jobFinished(
+  context: Context,
+  session: Session,
+  { report, signature }: Frame<'job.finished'>,
+): Promise<void> {
+  if (report.agentId !== session.agentId) return session.reject('bad_frame', 'a report names another agent')
+  const verdict = await finishJob(
+    context,
+    { id: session.agentId, publicKey: session.publicKey },
+    report,
+    signature,
+  )
+  if (!verdict.settled) return session.reject('bad_signature', verdict.message)
+  session.dispatcher.release(report.jobId)
+  session.send({
+    type: 'job.settled',
+    jobId: report.jobId,
+    fence: report.fence,
+    auditHead: headFor(session, verdict.head),
+  })
+}
+
+async function logOpen(context: Context, session: Session, frame: Frame<'log.open'>): Promise<void> {
+  const job = await context.db
+    .selectFrom('job')
+    .select('log_bytes')
+    .where('id', '=', frame.jobId)
+    .where('agent_id', '=', session.agentId)
+    .where('fence', '=', frame.fence)
+    .executeTakeFirst()
+  if (job) openSink(context, session, frame.stream, frame.jobId, job.log_bytes)
+}
+
+/** Numbered by the agent, so that one that arrives twice is written once. */
+async function agentEvent(
+  context: Context,
+  session: Session,
+  { event, signature }: Frame<'event'>,
+): Promise<void> {
+  if (
+    !verify(
+      session.publicKey,
+      signingBytes('agent-event/1', { ...event, agentId: session.agentId }),
+      signature,
+    )
+  ) {
+    return session.reject('bad_signature', 'an event is not signed by this agent')
+  }
+  const { heads } = await transactWithHeads(context, async (tx) => {
+    const moved = await tx.db
+      .updateTable('agent')
+      .set({ event_seq: event.seq })
+      .where('id', '=', session.agentId)
+      .where('event_seq', '<', event.seq)
+      .returning('id')
+      .executeTakeFirst()
+    if (!moved) return
+    tx.audit(session.installId ?? SERVER_CHAIN, {
+      actor: { type: 'agent', id: session.agentId },
+      action: event.action,
+      subject: event.jobId ? { type: 'job', id: event.jobId } : { type: 'agent', id: session.agentId },
+      outcome: event.action === 'agent.audit_mismatch' || event.action === 'agent.dropped' ? 'failed' : 'ok',
+      manifestDigest: null,
+      details: { event: event as unknown as Json, signature },
+    })
+  })
+  session.send({
+    type: 'event.ack',
+    seq: event.seq,
+    auditHead: headFor(session, heads.get(session.installId ?? '') ?? null),
+  })
+}
+
+async function credentialRequest(
+  context: Context,
+  session: Session,
+  frame: Frame<'credential.request'>,
+): Promise<void> {
+  const answer = await grantCredential(context, session, frame)
+  if (answer.ok)
+    session.send({ type: 'credential.grant', requestId: frame.requestId, credential: answer.credential })
+  else session.send({ type: 'credential.refused', requestId: frame.requestId, message: answer.message })
+}
+
+async function secretStored(
+  context: Context,
+  session: Session,
+  frame: Frame<'secret.stored'>,
+): Promise<void> {
+  if (!session.installId) return
+  if (!frame.ok) {
+    context.log.warn(
+      { installId: session.installId, secretId: frame.secretId, message: frame.message },
+      'an install could not store a secret',
+    )
+    return
+  }
+  await context.db
+    .updateTable('install_secret')
+    .set({ delivered_at: new Date(context.now()).toISOString(), ciphertext: Buffer.alloc(0) })
+    .where('id', '=', frame.secretId)
+    .where('install_id', '=', session.installId)
+    .execute()
+}

@@ -1,0 +1,97 @@
+import type { Context } from '../context.ts'
+import { extendLeases } from '../store/jobs.ts'
+import { controlAgent } from './control.ts'
+import type { Session } from './session.ts'
+
+/** The agents that are connected to this process, and what is done for all of them at once. */
+export interface Sessions {
+  add(session: Session): void
+  remove(session: Session): Promise<void>
+  /** A heartbeat arrived: its leases are renewed with everybody else's at the next flush. */
+  touch(session: Session, dropped: number): void
+  /** Cancels, secrets, or an end of the identity wait for this agent. */
+  control(agentId: string): void
+  pools(): Map<string, Session[]>
+  agentIds(): string[]
+  size(): number
+  flush(): Promise<void>
+  close(): Promise<void>
+}
+
+export function createSessions(context: Context): Sessions {
+  const byAgent = new Map<string, { session: Session; off: (() => void)[] }>()
+  const touched = new Map<string, { hasJobs: boolean; dropped: number }>()
+
+  const sessions: Sessions = {
+    add(session) {
+      const earlier = byAgent.get(session.agentId)
+      const off = [
+        context.hub.on(`pool:${session.pool}`, () => session.dispatcher.nudge()),
+        context.hub.on(`agent:${session.agentId}`, () => sessions.control(session.agentId)),
+      ]
+      byAgent.set(session.agentId, { session, off })
+      if (!earlier) return
+      drop(earlier)
+      earlier.session.reject('superseded', 'a newer session of this agent took over')
+    },
+    async remove(session) {
+      const held = byAgent.get(session.agentId)
+      if (held?.session !== session) return
+      drop(held)
+      byAgent.delete(session.agentId)
+      await context.db
+        .updateTable('agent')
+        .set({ session_id: null, process_id: null, last_seen_at: new Date(context.now()).toISOString() })
+        .where('id', '=', session.agentId)
+        .where('session_id', '=', session.sessionId)
+        .execute()
+        .catch((error: unknown) =>
+          context.log.debug({ err: error }, 'the end of a session was not recorded; the sweep does it'),
+        )
+    },
+    touch(session, dropped) {
+      touched.set(session.agentId, { hasJobs: session.dispatcher.running > 0, dropped })
+    },
+    control(agentId) {
+      const held = byAgent.get(agentId)
+      if (held) void controlAgent(context, held.session)
+    },
+    pools() {
+      const pools = new Map<string, Session[]>()
+      for (const { session } of byAgent.values())
+        pools.set(session.pool, [...(pools.get(session.pool) ?? []), session])
+      return pools
+    },
+    agentIds: () => [...byAgent.keys()],
+    size: () => byAgent.size,
+    async flush() {
+      const entries = [...touched]
+      touched.clear()
+      if (entries.length === 0) return
+      await extendLeases(
+        context,
+        entries.filter(([, t]) => t.hasJobs).map(([id]) => id),
+      )
+      await context.pool.query(
+        'update agent set last_seen_at = $1, dropped = d.dropped from unnest($2::text[], $3::bigint[]) as d(id, dropped) where agent.id = d.id',
+        [new Date(context.now()).toISOString(), entries.map(([id]) => id), entries.map(([, t]) => t.dropped)],
+      )
+    },
+    async close() {
+      await Promise.all(
+        [...byAgent.values()].map(async ({ session }) => {
+          session.reject('stopping', 'this server process stops; connect again')
+          await sessions.remove(session)
+        }),
+      )
+    },
+  }
+  return sessions
+}
+
+function drop({ session, off }: { session: Session; off: (() => void)[] }): void {
+  for (const stop of off) stop()
+  session.dispatcher.stop()
+  for (const sink of session.sinks.values()) sink.close()
+  session.sinks.clear()
+}

@@ -1,0 +1,32 @@
+import { MAX_CONTROL_FRAME } from '@tenon/protocol'
+import type { IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { WebSocketServer } from 'ws'
+import type { Context } from '../context.ts'
+import { serveConnection } from './session.ts'
+import type { Sessions } from './sessions.ts'
+
+const PATH = '/agent/v1/channel'
+
+/** The WebSocket end of the agent channel. Compression is off: it costs memory per connection, and logs are small. */
+export function createUpgrader(context: Context, sessions: Sessions) {
+  const server = new WebSocketServer({
+    noServer: true,
+    maxPayload: MAX_CONTROL_FRAME,
+    perMessageDeflate: false,
+    clientTracking: true,
+  })
+  return {
+    handle(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+      if (new URL(request.url ?? '/', 'http://server').pathname !== PATH) {
+        socket.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
+        return
+      }
+      server.handleUpgrade(request, socket, head, (ws) => serveConnection(context, sessions, ws))
+    },
+    async close(): Promise<void> {
+      for (const ws of server.clients) ws.terminate()
+      await new Promise<void>((resolve) => server.close(() => resolve()))
+    },
+  }
+}

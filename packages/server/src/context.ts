@@ -1,0 +1,30 @@
+import type { IdKind } from '@tenon/core'
+import type pg from 'pg'
+import type { Logger } from 'pino'
+import type { Config } from './config.ts'
+import type { Hub } from './hub.ts'
+import type { KeyRing } from './keys.ts'
+import type { BlobStore } from './blobs.ts'
+import type { VendorRegistry } from './registry.ts'
+import type { Db } from './store/database.ts'
+
+/** Everything an operation may use. Made once at start, passed down, never a global. */
+export interface Context {
+  config: Config
+  db: Db
+  pool: pg.Pool
+  hub: Hub
+  keys: KeyRing
+  blobs: BlobStore
+  registry: VendorRegistry
+  serverId: string
+  processId: string
+  log: Logger
+  /** Milliseconds since the epoch. */
+  now(): number
+  newId(kind: IdKind): string
+}
+
+export function isoNow(context: Pick<Context, 'now'>, plusSeconds = 0): string {
+  return new Date(context.now() + plusSeconds * 1000).toISOString()
+}

@@ -1,0 +1,94 @@
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  randomBytes,
+  sign as signWith,
+  timingSafeEqual,
+  verify as verifyWith,
+  type KeyObject,
+} from 'node:crypto'
+import type { Sha256, Verify } from '@tenon/core'
+
+export const sha256: Sha256 = (bytes) => createHash('sha256').update(bytes).digest('hex')
+
+export interface SigningKey {
+  publicKey: string
+  sign(bytes: Uint8Array): string
+  /** PKCS#8, for sealing only. */
+  exportPrivate(): Buffer
+}
+
+export function generateSigningKey(): SigningKey {
+  return signingKey(generateKeyPairSync('ed25519').privateKey)
+}
+
+export function importSigningKey(pkcs8: Buffer): SigningKey {
+  return signingKey(createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' }))
+}
+
+function signingKey(key: KeyObject): SigningKey {
+  return {
+    publicKey: createPublicKey(key).export({ format: 'der', type: 'spki' }).toString('base64'),
+    sign: (bytes) => signWith(null, bytes, key).toString('base64'),
+    exportPrivate: () => key.export({ format: 'der', type: 'pkcs8' }),
+  }
+}
+
+/** False for anything that is not a valid Ed25519 signature by that key; never throws on what came from outside. */
+export const verify: Verify = (publicKey, bytes, signature) => {
+  try {
+    const key = createPublicKey({ key: Buffer.from(publicKey, 'base64'), format: 'der', type: 'spki' })
+    return (
+      key.asymmetricKeyType === 'ed25519' && verifyWith(null, bytes, key, Buffer.from(signature, 'base64'))
+    )
+  } catch {
+    return false
+  }
+}
+
+export function isEd25519PublicKey(publicKey: string): boolean {
+  try {
+    return (
+      createPublicKey({ key: Buffer.from(publicKey, 'base64'), format: 'der', type: 'spki' })
+        .asymmetricKeyType === 'ed25519'
+    )
+  } catch {
+    return false
+  }
+}
+
+export function fingerprint(publicKey: string): string {
+  return sha256(Buffer.from(publicKey, 'base64'))
+}
+
+/** Secrets are compared by the hashes that are stored, in constant time. */
+export function secretMatches(secret: string, storedHash: string): boolean {
+  const given = Buffer.from(hashSecret(secret), 'hex')
+  const stored = Buffer.from(storedHash, 'hex')
+  return given.length === stored.length && timingSafeEqual(given, stored)
+}
+
+/** For random secrets of 256 bits a plain hash is enough: there is nothing to guess. */
+export function hashSecret(secret: string): string {
+  return sha256(Buffer.from(secret))
+}
+
+export function randomSecret(): string {
+  return randomBytes(32).toString('base64url')
+}
+
+export function seal(masterKey: Uint8Array, plain: Buffer): Buffer {
+  const iv = randomBytes(12)
+  const cipher = createCipheriv('aes-256-gcm', masterKey, iv)
+  return Buffer.concat([iv, cipher.update(plain), cipher.final(), cipher.getAuthTag()])
+}
+
+export function unseal(masterKey: Uint8Array, sealed: Buffer): Buffer {
+  const decipher = createDecipheriv('aes-256-gcm', masterKey, sealed.subarray(0, 12))
+  decipher.setAuthTag(sealed.subarray(-16))
+  return Buffer.concat([decipher.update(sealed.subarray(12, -16)), decipher.final()])
+}

@@ -1,0 +1,141 @@
+import { graphProblems, planRun, type App, type Decision } from '@tenon/core'
+import type { Context } from '../context.ts'
+import { ApiFailure } from '../errors.ts'
+import type { Tx } from '../store/transaction.ts'
+import { activateNext } from './advance-run.ts'
+import { actorOf, type Caller } from './actor.ts'
+
+/** One decision becomes a run with its steps; it starts at once, or waits for the active one on the same install. */
+export async function createRun(
+  context: Context,
+  tx: Tx,
+  install: { id: string; app_id: string; sandbox_type: string },
+  decide: (app: App) => Decision,
+  caller: Caller,
+): Promise<string> {
+  const version = await tx.db
+    .selectFrom('app_version')
+    .selectAll()
+    .where('app_id', '=', install.app_id)
+    .orderBy('number', 'desc')
+    .executeTakeFirstOrThrow()
+  const app = version.content
+  const decision = decide(app)
+  const there = await tx.db
+    .selectFrom('install_component')
+    .select('component')
+    .where('install_id', '=', install.id)
+    .execute()
+  const steps = planRun(decision, app, {
+    deployed: new Set(there.map((row) => row.component)),
+    hasSandbox: install.sandbox_type !== 'none',
+  })
+  const id = context.newId('run')
+  await tx.db
+    .insertInto('run')
+    .values({
+      id,
+      install_id: install.id,
+      app_version_id: version.id,
+      kind: decision.kind,
+      status: 'queued',
+      created_by: caller.name,
+      created_at: tx.at,
+    })
+    .execute()
+  if (steps.length > 0) {
+    await tx.db
+      .insertInto('step')
+      .values(
+        steps.map((s, position) => ({
+          id: context.newId('step'),
+          run_id: id,
+          position,
+          key: s.key,
+          kind: s.kind,
+          component: s.component,
+          depends_on: s.dependsOn,
+          status: 'pending' as const,
+        })),
+      )
+      .execute()
+  }
+  await createDeploys(
+    context,
+    tx,
+    install,
+    id,
+    steps.filter((s) => s.kind === 'deploy').map((s) => s.component!),
+  )
+  tx.audit(install.id, {
+    actor: actorOf(caller),
+    action: 'run.created',
+    subject: { type: 'run', id },
+    outcome: 'ok',
+    manifestDigest: null,
+    details: { kind: decision.kind, steps: steps.map((s) => s.key), appVersion: version.number },
+  })
+  await activateNext(context, tx, install.id)
+  return id
+}
+
+/** Pins each component to the newest build there is now: what is decided is what is deployed. */
+async function createDeploys(
+  context: Context,
+  tx: Tx,
+  install: { id: string; app_id: string },
+  runId: string,
+  components: string[],
+): Promise<void> {
+  if (components.length === 0) return
+  const builds = await tx.db
+    .selectFrom('build')
+    .distinctOn('component')
+    .select(['id', 'component', 'artifact_repository', 'artifact_digest'])
+    .where('app_id', '=', install.app_id)
+    .where('component', 'in', components)
+    .where('status', '=', 'succeeded')
+    .orderBy('component')
+    .orderBy('id', 'desc')
+    .execute()
+  const missing = components.filter((name) => !builds.some((b) => b.component === name))
+  if (missing.length > 0) {
+    throw new ApiFailure('no_build', `not built yet: ${missing.join(', ')}`, {
+      remedy: 'Build first: `tenon builds create`.',
+    })
+  }
+  await tx.db
+    .insertInto('deploy')
+    .values(
+      builds.map((b) => ({
+        id: context.newId('deploy'),
+        install_id: install.id,
+        component: b.component,
+        build_id: b.id,
+        run_id: runId,
+        artifact_repository: b.artifact_repository!,
+        artifact_digest: b.artifact_digest!,
+        status: 'pending' as const,
+        created_at: tx.at,
+      })),
+    )
+    .execute()
+}
+
+/** Every mistake of an app's graph as one answer. */
+export function requireSoundGraph(app: App): void {
+  const problems = graphProblems(app.components).map((problem) => {
+    if (problem.code === 'dependency_cycle')
+      return {
+        path: 'components',
+        message: `these depend on each other in a circle: ${problem.path.join(' → ')}`,
+      }
+    if (problem.code === 'duplicate_component')
+      return { path: `components.${problem.component}`, message: 'this name is used twice' }
+    return {
+      path: `components.${problem.component}.dependencies`,
+      message: `there is no component ${problem.dependency}`,
+    }
+  })
+  if (problems.length > 0) throw new ApiFailure('bad_app', 'the components do not form a graph', { problems })
+}

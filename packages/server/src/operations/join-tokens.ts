@@ -1,0 +1,44 @@
+import { formatJoinToken } from '@tenon/protocol'
+import type { AgentRole, AuditFact } from '@tenon/core'
+import { isoNow, type Context } from '../context.ts'
+import { fingerprint, hashSecret, randomSecret } from '../crypto.ts'
+import type { Tx } from '../store/transaction.ts'
+import { chainOf } from './audit-chains.ts'
+
+/** Stored hashed, good once, and for a while; it carries the fingerprint of the key that the agent must find. */
+export async function createJoinToken(
+  context: Context,
+  tx: Tx,
+  wanted: { role: AgentRole; installId: string | null; expiresInSeconds: number },
+  actor: AuditFact['actor'],
+): Promise<{ joinToken: string; expiresAt: string }> {
+  const id = context.newId('joinToken')
+  const secret = randomSecret()
+  const expiresAt = isoNow(context, wanted.expiresInSeconds)
+  await tx.db
+    .insertInto('join_token')
+    .values({
+      id,
+      secret_hash: hashSecret(secret),
+      role: wanted.role,
+      install_id: wanted.installId,
+      created_by: actor.id,
+      created_at: tx.at,
+      expires_at: expiresAt,
+    })
+    .execute()
+  tx.audit(chainOf(wanted.installId), {
+    actor,
+    action: 'join_token.created',
+    subject: { type: 'join_token', id },
+    outcome: 'ok',
+    manifestDigest: null,
+    details: { role: wanted.role, expiresAt },
+  })
+  const joinToken = formatJoinToken({
+    id,
+    secret,
+    fingerprint: fingerprint(context.keys.current().key.publicKey),
+  })
+  return { joinToken, expiresAt }
+}

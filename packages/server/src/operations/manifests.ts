@@ -1,0 +1,204 @@
+import {
+  documentDigest,
+  signDocument,
+  type AgentRole,
+  type App,
+  type JobKind,
+  type JobManifest,
+  type Json,
+  type ManifestLimits,
+  type ManifestOperation,
+  type StepKind,
+} from '@tenon/core'
+import { isoNow, type Context } from '../context.ts'
+import { sha256 } from '../crypto.ts'
+import { ApiFailure } from '../errors.ts'
+import type { Tx } from '../store/transaction.ts'
+
+/** What a job is about, before it has an id: who runs it, and what it may do. */
+export interface JobPlan {
+  kind: JobKind
+  role: AgentRole
+  installId: string | null
+  operations: ManifestOperation[]
+}
+
+const MiB = 1_048_576
+const LIMITS: Record<JobKind, ManifestLimits> = {
+  build: { memoryBytes: 2048 * MiB, cpus: 2, pids: 1024, timeoutSeconds: 3600, graceSeconds: 10 },
+  sync: { memoryBytes: 512 * MiB, cpus: 1, pids: 128, timeoutSeconds: 3600, graceSeconds: 5 },
+  deploy: { memoryBytes: 1024 * MiB, cpus: 1, pids: 512, timeoutSeconds: 1800, graceSeconds: 15 },
+  destroy: { memoryBytes: 1024 * MiB, cpus: 1, pids: 512, timeoutSeconds: 1800, graceSeconds: 15 },
+  sandbox: { memoryBytes: 1024 * MiB, cpus: 1, pids: 512, timeoutSeconds: 3600, graceSeconds: 30 },
+  action: { memoryBytes: 512 * MiB, cpus: 1, pids: 256, timeoutSeconds: 1800, graceSeconds: 10 },
+  logs: { memoryBytes: 256 * MiB, cpus: 0.5, pids: 64, timeoutSeconds: 3600, graceSeconds: 2 },
+  debug: { memoryBytes: 512 * MiB, cpus: 1, pids: 256, timeoutSeconds: 3600, graceSeconds: 5 },
+}
+
+/** Signed when the job becomes ready, and again under a new fencing number when it goes back to the queue. */
+export function signManifest(context: Context, jobId: string, fence: number, plan: JobPlan) {
+  const manifest: JobManifest = {
+    version: 1,
+    serverId: context.serverId,
+    jobId,
+    fence,
+    kind: plan.kind,
+    target: { role: plan.role, installId: plan.role === 'install' ? plan.installId : null },
+    operations: plan.operations,
+    limits: limitsOf(plan),
+    issuedAt: isoNow(context),
+    notBefore: isoNow(context),
+    expiresAt: isoNow(context, context.config.manifestTtlSeconds),
+  }
+  const { keyId, key } = context.keys.current()
+  const document = signDocument('job-manifest/1', manifest, keyId, key.sign)
+  return {
+    manifest: document.text,
+    manifest_key_id: document.keyId,
+    manifest_signature: document.signature,
+    manifest_digest: documentDigest(document.text, sha256),
+  }
+}
+
+/** A component may ask for other limits; they are part of what is signed. */
+function limitsOf(plan: JobPlan): ManifestLimits {
+  const wished = (plan.operations[0]?.config['component'] as { limits?: Partial<ManifestLimits> } | undefined)
+    ?.limits
+  const limits = { ...LIMITS[plan.kind] }
+  for (const key of Object.keys(limits) as (keyof ManifestLimits)[]) {
+    const value = wished?.[key]
+    if (typeof value === 'number' && value > 0) limits[key] = key === 'cpus' ? value : Math.ceil(value)
+  }
+  return limits
+}
+
+export function poolOf(role: AgentRole, installId: string | null): string {
+  return role === 'install' ? `install:${installId}` : role
+}
+
+interface StepSubject {
+  kind: StepKind
+  component: string | null
+  install: {
+    id: string
+    name: string
+    sandbox_type: string
+    sandbox_config: { [key: string]: Json }
+    inputs: { [key: string]: Json }
+  }
+  app: App
+  /** The artifact that the step is about: of the run's deploy, or what is installed. */
+  artifact: { repository: string; digest: string } | undefined
+}
+
+/** Undefined for a step that no job does. */
+export async function planJobOfStep(tx: Tx, subject: StepSubject): Promise<JobPlan | undefined> {
+  const { kind, install } = subject
+  switch (kind) {
+    case 'agent':
+      return undefined
+    case 'sandbox':
+    case 'sandbox-destroy':
+      return {
+        kind: 'sandbox',
+        role: 'setup',
+        installId: install.id,
+        operations: [await sandboxOperation(tx, subject)],
+      }
+    case 'sync':
+      return {
+        kind: 'sync',
+        role: 'install',
+        installId: install.id,
+        operations: [await syncOperation(tx, subject)],
+      }
+    case 'deploy':
+    case 'destroy':
+      return {
+        kind,
+        role: 'install',
+        installId: install.id,
+        operations: [await componentOperation(tx, subject, kind)],
+      }
+  }
+}
+
+async function sandboxOperation(tx: Tx, { kind, install }: StepSubject): Promise<ManifestOperation> {
+  const config = {
+    ...install.sandbox_config,
+    action: kind === 'sandbox' ? 'create' : 'destroy',
+    installId: install.id,
+    installName: install.name,
+  }
+  return {
+    operation: 'sandbox',
+    plugin: await pluginFor(tx, `sandbox-${install.sandbox_type}`),
+    component: null,
+    artifacts: [],
+    approvedPlan: null,
+    config,
+  }
+}
+
+async function syncOperation(tx: Tx, subject: StepSubject): Promise<ManifestOperation> {
+  const component = componentOf(subject)
+  const plugin = await pluginFor(tx, component.type)
+  return {
+    operation: 'sync',
+    plugin: { name: 'sync', repository: 'tenon/plugins/sync', digest: null },
+    component: component.name,
+    artifacts: [
+      { name: 'plugin', repository: plugin.repository, digest: plugin.digest! },
+      { name: 'artifact', ...artifactOf(subject) },
+    ],
+    approvedPlan: null,
+    config: { component: component.config },
+  }
+}
+
+async function componentOperation(
+  tx: Tx,
+  subject: StepSubject,
+  operation: 'deploy' | 'destroy',
+): Promise<ManifestOperation> {
+  const component = componentOf(subject)
+  return {
+    operation,
+    plugin: await pluginFor(tx, component.type),
+    component: component.name,
+    artifacts: [{ name: 'artifact', ...artifactOf(subject) }],
+    approvedPlan: null,
+    config: {
+      component: component.config,
+      inputs: subject.install.inputs,
+      dependencies: component.dependencies,
+      secrets: secretNames(component.config),
+    },
+  }
+}
+
+/** The secrets that a component names; the job gets these and no others. */
+function secretNames(config: { [key: string]: Json }): string[] {
+  const names = config['secrets']
+  return Array.isArray(names) ? names.filter((name) => typeof name === 'string') : []
+}
+
+export async function pluginFor(tx: Tx, name: string): Promise<ManifestOperation['plugin']> {
+  const row = await tx.db.selectFrom('plugin').selectAll().where('name', '=', name).executeTakeFirst()
+  if (!row)
+    throw new ApiFailure('bad_app', `no plugin handles the type ${name}`, {
+      remedy: 'Use a type that this server has a plugin for.',
+    })
+  return { name: row.name, repository: row.repository, digest: row.digest }
+}
+
+function componentOf({ app, component }: StepSubject) {
+  const found = app.components.find((c) => c.name === component)
+  if (found) return found
+  throw new ApiFailure('wrong_state', `the app no longer has a component ${component}`)
+}
+
+function artifactOf({ artifact, component }: StepSubject): { repository: string; digest: string } {
+  if (artifact) return artifact
+  throw new ApiFailure('no_build', `component ${component} has no artifact`)
+}

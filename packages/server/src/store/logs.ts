@@ -1,0 +1,50 @@
+import type { Context } from '../context.ts'
+
+/** False when another session of the agent has taken over this log and moved on. */
+export async function storeLogChunk(
+  context: Context,
+  jobId: string,
+  offset: number,
+  bytes: Uint8Array,
+): Promise<boolean> {
+  const blob = `logs/${jobId}/${offset}.${bytes.byteLength}`
+  await context.blobs.put(blob, bytes)
+  const mine = await context.db.transaction().execute(async (db) => {
+    const moved = await db
+      .updateTable('job')
+      .set({ log_bytes: offset + bytes.byteLength })
+      .where('id', '=', jobId)
+      .where('log_bytes', '=', offset)
+      .executeTakeFirst()
+    if (moved.numUpdatedRows === 0n) return false
+    await db
+      .insertInto('job_log_chunk')
+      .values({ job_id: jobId, start_offset: offset, length: bytes.byteLength, blob })
+      .execute()
+    return true
+  })
+  context.hub.nudge([`log:${jobId}`])
+  return mine
+}
+
+/** The stored bytes from an offset on, chunk by chunk. */
+export async function* readLog(context: Context, jobId: string, offset: number): AsyncGenerator<Buffer> {
+  let at = offset
+  for (;;) {
+    const chunks = await context.db
+      .selectFrom('job_log_chunk')
+      .selectAll()
+      .where('job_id', '=', jobId)
+      .where((eb) => eb(eb('start_offset', '+', eb.ref('length')), '>', at))
+      .orderBy('start_offset')
+      .limit(50)
+      .execute()
+    if (chunks.length === 0) return
+    for (const chunk of chunks) {
+      for await (const part of context.blobs.get(chunk.blob, at - chunk.start_offset)) {
+        at += (part as Buffer).byteLength
+        yield part as Buffer
+      }
+    }
+  }
+}

@@ -1,0 +1,281 @@
+export const initial = /* sql */ `
+create table server_identity (
+  singleton boolean primary key default true check (singleton),
+  server_id text not null,
+  created_at timestamptz not null
+);
+
+create table server_key (
+  id text primary key,
+  public_key text not null,
+  private_key_sealed bytea not null,
+  signed_by text references server_key,
+  signature text,
+  created_at timestamptz not null
+);
+
+-- Which server processes live, and until when the leases were last looked after.
+create table server_process (
+  id text primary key,
+  started_at timestamptz not null,
+  seen_at timestamptz not null
+);
+create table lease_watch (
+  singleton boolean primary key default true check (singleton),
+  watched_at timestamptz not null
+);
+
+create table api_token (
+  id text primary key,
+  name text not null,
+  role text not null check (role in ('owner', 'operator', 'viewer')),
+  secret_hash text not null unique,
+  created_at timestamptz not null,
+  expires_at timestamptz,
+  revoked_at timestamptz,
+  last_used_at timestamptz
+);
+
+create table app (
+  id text primary key,
+  name text not null unique,
+  created_at timestamptz not null
+);
+create table app_version (
+  id text primary key,
+  app_id text not null references app,
+  number integer not null,
+  content jsonb not null,
+  digest text not null,
+  created_at timestamptz not null,
+  unique (app_id, number)
+);
+
+-- What runs a component of each type, by digest; pushed to the vendor registry by the server that brings it.
+create table plugin (
+  name text primary key,
+  repository text not null,
+  digest text not null,
+  version text not null
+);
+
+create table build (
+  id text primary key,
+  app_id text not null references app,
+  app_version_id text not null references app_version,
+  component text not null,
+  status text not null check (status in ('queued', 'running', 'succeeded', 'failed', 'canceled')),
+  source_digest text not null,
+  job_id text,
+  artifact_repository text,
+  artifact_digest text,
+  message text not null default '',
+  created_at timestamptz not null,
+  finished_at timestamptz
+);
+create index build_newest on build (app_id, component, id desc) where status = 'succeeded';
+
+create table install (
+  id text primary key,
+  name text not null unique,
+  app_id text not null references app,
+  status text not null check (status in ('new', 'provisioning', 'active', 'failed', 'deprovisioning', 'deprovisioned')),
+  sandbox_type text not null,
+  sandbox_config jsonb not null,
+  inputs jsonb not null,
+  created_at timestamptz not null
+);
+
+create table agent (
+  id text primary key,
+  role text not null check (role in ('build', 'setup', 'install')),
+  install_id text references install,
+  pool text not null,
+  public_key text not null unique,
+  recipient text,
+  recipient_signature text,
+  boot_counter bigint not null default 0,
+  boot_id text not null default '',
+  status text not null check (status in ('enrolled', 'replaced', 'revoked')),
+  version text not null,
+  hostname text not null,
+  runtime jsonb,
+  slots integer not null default 0,
+  dropped bigint not null default 0,
+  event_seq bigint not null default 0,
+  session_id text,
+  process_id text,
+  last_seen_at timestamptz,
+  created_at timestamptz not null
+);
+create index agent_pool on agent (pool);
+-- One live identity per install: a replacement takes over, it does not join.
+create unique index agent_one_per_install on agent (install_id) where status = 'enrolled';
+
+create table join_token (
+  id text primary key,
+  secret_hash text not null,
+  role text not null,
+  install_id text references install,
+  created_by text not null,
+  created_at timestamptz not null,
+  expires_at timestamptz not null,
+  used_at timestamptz,
+  used_by text
+);
+
+create table run (
+  id text primary key,
+  install_id text not null references install,
+  app_version_id text not null references app_version,
+  kind text not null,
+  status text not null check (status in ('queued', 'active', 'succeeded', 'failed', 'canceled')),
+  cancel_requested_at timestamptz,
+  created_by text not null,
+  created_at timestamptz not null,
+  started_at timestamptz,
+  finished_at timestamptz
+);
+create index run_of_install on run (install_id, id desc);
+-- At most one change at a time on an install.
+create unique index run_active on run (install_id) where status = 'active';
+
+create table step (
+  id text primary key,
+  run_id text not null references run,
+  position integer not null,
+  key text not null,
+  kind text not null,
+  component text,
+  depends_on text[] not null,
+  status text not null check (status in ('pending', 'active', 'succeeded', 'failed', 'canceled', 'skipped')),
+  job_id text,
+  message text not null default '',
+  started_at timestamptz,
+  finished_at timestamptz,
+  unique (run_id, key)
+);
+
+create table job (
+  id text primary key,
+  kind text not null,
+  pool text not null,
+  role text not null,
+  install_id text references install,
+  status text not null check (status in ('queued', 'assigned', 'running', 'succeeded', 'failed', 'canceled', 'lost')),
+  fence integer not null,
+  run_id text references run,
+  step_id text references step,
+  build_id text references build,
+  manifest text not null,
+  manifest_key_id text not null,
+  manifest_signature text not null,
+  manifest_digest text not null,
+  agent_id text references agent,
+  lease_until timestamptz,
+  cancel_requested_at timestamptz,
+  reason text,
+  exit_code integer,
+  message text not null default '',
+  result jsonb not null default '{}',
+  progress jsonb,
+  confinement text,
+  log_bytes bigint not null default 0,
+  created_at timestamptz not null,
+  assigned_at timestamptz,
+  started_at timestamptz,
+  finished_at timestamptz
+);
+create index job_queue on job (pool, id) where status = 'queued';
+create index job_held on job (agent_id) where status in ('assigned', 'running', 'lost');
+create index job_lease on job (lease_until) where status in ('assigned', 'running');
+create index job_cancel on job (cancel_requested_at) where status in ('assigned', 'running') and cancel_requested_at is not null;
+create index job_of_run on job (run_id);
+
+create table deploy (
+  id text primary key,
+  install_id text not null references install,
+  component text not null,
+  build_id text not null references build,
+  run_id text not null references run,
+  artifact_repository text not null,
+  artifact_digest text not null,
+  status text not null check (status in ('pending', 'syncing', 'deploying', 'succeeded', 'failed', 'canceled')),
+  created_at timestamptz not null,
+  finished_at timestamptz,
+  unique (run_id, component)
+);
+create index deploy_of_install on deploy (install_id, id desc);
+
+-- What is, or may be, on an install: a row appears when a deploy starts and goes when a destroy succeeded.
+create table install_component (
+  install_id text not null references install,
+  component text not null,
+  status text not null,
+  build_id text not null references build,
+  artifact_repository text not null,
+  artifact_digest text not null,
+  outputs jsonb not null default '{}',
+  deployed_at timestamptz,
+  primary key (install_id, component)
+);
+
+-- The index of job logs; the bytes are in the blob store.
+create table job_log_chunk (
+  job_id text not null references job,
+  start_offset bigint not null,
+  length integer not null,
+  blob text not null,
+  primary key (job_id, start_offset)
+);
+
+create table install_secret (
+  id bigint generated always as identity primary key,
+  install_id text not null references install,
+  name text not null,
+  version integer not null,
+  ciphertext bytea not null,
+  set_at timestamptz not null,
+  delivered_at timestamptz,
+  unique (install_id, name, version)
+);
+
+create table audit_entry (
+  chain text not null,
+  seq bigint not null,
+  body text not null,
+  hash text not null,
+  action text generated always as ((body::jsonb) ->> 'action') stored,
+  primary key (chain, seq)
+);
+create table audit_head (
+  chain text primary key,
+  seq bigint not null,
+  hash text not null
+);
+-- Facts of the server's own chain, written with the change they tell of, sealed in batches by one writer.
+create table audit_pending (
+  id bigint generated always as identity primary key,
+  before text not null,
+  after text not null
+);
+
+-- Seals entries under the lock of the chain's head, in one round trip; core's sealEntry makes the same bytes.
+create function audit_append(p_chain text, p_before text[], p_after text[])
+returns table (seq bigint, hash text) language plpgsql as $$
+declare
+  head audit_head;
+  sealed text;
+begin
+  insert into audit_head values (p_chain, 0, repeat('0', 64)) on conflict do nothing;
+  select * into head from audit_head h where h.chain = p_chain for update;
+  for i in 1 .. coalesce(array_length(p_before, 1), 0) loop
+    head.seq := head.seq + 1;
+    sealed := p_before[i] || '"prev":"' || head.hash || '","seq":' || head.seq || p_after[i];
+    head.hash := encode(sha256(convert_to(sealed, 'UTF8')), 'hex');
+    insert into audit_entry (chain, seq, body, hash) values (p_chain, head.seq, sealed, head.hash);
+  end loop;
+  update audit_head h set seq = head.seq, hash = head.hash where h.chain = p_chain;
+  return query select head.seq, head.hash;
+end $$;
+`

@@ -1,0 +1,227 @@
+import type {
+  AgentRole,
+  App,
+  BuildStatus,
+  DeployStatus,
+  InstallStatus,
+  JobEndReason,
+  JobKind,
+  JobStatus,
+  Json,
+  RunKind,
+  RunStatus,
+  StepKind,
+  StepStatus,
+  UserRole,
+} from '@tenon/core'
+import type { ColumnType, Generated, GeneratedAlways } from 'kysely'
+
+/** The tables, column for column as in the migrations. Timestamps are ISO strings, bigints are numbers. */
+export interface Database {
+  server_identity: { singleton: Generated<boolean>; server_id: string; created_at: string }
+  server_key: {
+    id: string
+    public_key: string
+    private_key_sealed: Buffer
+    signed_by: string | null
+    signature: string | null
+    created_at: string
+  }
+  server_process: { id: string; started_at: string; seen_at: string }
+  lease_watch: { singleton: Generated<boolean>; watched_at: string }
+  api_token: ApiTokenTable
+  app: { id: string; name: string; created_at: string }
+  app_version: {
+    id: string
+    app_id: string
+    number: number
+    content: JsonColumn<App>
+    digest: string
+    created_at: string
+  }
+  plugin: { name: string; repository: string; digest: string; version: string }
+  build: BuildTable
+  install: InstallTable
+  agent: AgentTable
+  join_token: JoinTokenTable
+  run: RunTable
+  step: StepTable
+  job: JobTable
+  deploy: DeployTable
+  install_component: InstallComponentTable
+  job_log_chunk: { job_id: string; start_offset: number; length: number; blob: string }
+  install_secret: {
+    id: GeneratedAlways<number>
+    install_id: string
+    name: string
+    version: number
+    ciphertext: Buffer
+    set_at: string
+    delivered_at: string | null
+  }
+  audit_entry: { chain: string; seq: number; body: string; hash: string; action: GeneratedAlways<string> }
+  audit_head: { chain: string; seq: number; hash: string }
+  audit_pending: { id: GeneratedAlways<number>; before: string; after: string }
+}
+
+/** Read as a value, written as its JSON text. */
+export type JsonColumn<T> = ColumnType<T, string, string>
+type JsonOrNull<T> = ColumnType<T | null, string | null, string | null>
+type JsonWithDefault<T> = ColumnType<T, string | undefined, string>
+
+interface ApiTokenTable {
+  id: string
+  name: string
+  role: UserRole
+  secret_hash: string
+  created_at: string
+  expires_at: string | null
+  revoked_at: string | null
+  last_used_at: string | null
+}
+
+interface BuildTable {
+  id: string
+  app_id: string
+  app_version_id: string
+  component: string
+  status: BuildStatus
+  source_digest: string
+  job_id: string | null
+  artifact_repository: string | null
+  artifact_digest: string | null
+  message: Generated<string>
+  created_at: string
+  finished_at: string | null
+}
+
+interface InstallTable {
+  id: string
+  name: string
+  app_id: string
+  status: InstallStatus
+  sandbox_type: string
+  sandbox_config: JsonColumn<{ [key: string]: Json }>
+  inputs: JsonColumn<{ [key: string]: Json }>
+  created_at: string
+}
+
+interface AgentTable {
+  id: string
+  role: AgentRole
+  install_id: string | null
+  pool: string
+  public_key: string
+  recipient: string | null
+  recipient_signature: string | null
+  boot_counter: Generated<number>
+  boot_id: Generated<string>
+  status: 'enrolled' | 'replaced' | 'revoked'
+  version: string
+  hostname: string
+  runtime: JsonOrNull<{ name: string; confinement: string; warnings: string[] }>
+  slots: Generated<number>
+  dropped: Generated<number>
+  event_seq: Generated<number>
+  session_id: string | null
+  process_id: string | null
+  last_seen_at: string | null
+  created_at: string
+}
+
+interface JoinTokenTable {
+  id: string
+  secret_hash: string
+  role: AgentRole
+  install_id: string | null
+  created_by: string
+  created_at: string
+  expires_at: string
+  used_at: string | null
+  used_by: string | null
+}
+
+interface RunTable {
+  id: string
+  install_id: string
+  app_version_id: string
+  kind: RunKind
+  status: RunStatus
+  cancel_requested_at: string | null
+  created_by: string
+  created_at: string
+  started_at: string | null
+  finished_at: string | null
+}
+
+interface StepTable {
+  id: string
+  run_id: string
+  position: number
+  key: string
+  kind: StepKind
+  component: string | null
+  depends_on: string[]
+  status: StepStatus
+  job_id: string | null
+  message: Generated<string>
+  started_at: string | null
+  finished_at: string | null
+}
+
+export interface JobTable {
+  id: string
+  kind: JobKind
+  pool: string
+  role: AgentRole
+  install_id: string | null
+  status: JobStatus
+  fence: number
+  run_id: string | null
+  step_id: string | null
+  build_id: string | null
+  manifest: string
+  manifest_key_id: string
+  manifest_signature: string
+  manifest_digest: string
+  agent_id: string | null
+  lease_until: string | null
+  cancel_requested_at: string | null
+  reason: JobEndReason | null
+  exit_code: number | null
+  message: Generated<string>
+  result: JsonWithDefault<{ [key: string]: Json }>
+  progress: JsonOrNull<{ message: string; fraction: number | null }>
+  confinement: string | null
+  log_bytes: Generated<number>
+  created_at: string
+  assigned_at: string | null
+  started_at: string | null
+  finished_at: string | null
+}
+
+interface DeployTable {
+  id: string
+  install_id: string
+  component: string
+  build_id: string
+  run_id: string
+  artifact_repository: string
+  artifact_digest: string
+  status: DeployStatus
+  created_at: string
+  finished_at: string | null
+}
+
+export type Outputs = { [key: string]: { sensitive: boolean; value?: Json | undefined } }
+
+interface InstallComponentTable {
+  install_id: string
+  component: string
+  status: string
+  build_id: string
+  artifact_repository: string
+  artifact_digest: string
+  outputs: JsonWithDefault<Outputs>
+  deployed_at: string | null
+}
