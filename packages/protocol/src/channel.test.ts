@@ -31,6 +31,7 @@ const agentFrames: { [T in AgentFrame['type']]: Extract<AgentFrame, { type: T }>
   hello: {
     type: 'hello',
     bootCounter: 1,
+    bootId: '0123456789abcdef',
     version: '0.1.0',
     runtime: { name: 'process', confinement: 'bubblewrap', warnings: [] },
     slots: 4,
