@@ -9,7 +9,12 @@ ensureInstalled()
 const { bundle, entries, root } = await import('./build.mjs')
 
 const present = Object.keys(entries).filter((name) => existsSync(join(root, entries[name])))
-await bundle(present)
+try {
+  await bundle(present)
+} catch {
+  console.error('The programs cannot be built, so their tests cannot run: see the errors above.')
+  process.exit(1)
+}
 console.log(`built: ${present.join(', ')}`)
 
 process.exitCode = await run(
