@@ -77,7 +77,7 @@ function addCreate(installs: Command, cli: Cli): void {
     .action(async (name, options) => {
       const client = await cli.client()
       const config: Record<string, Json> =
-        options.host === undefined ? {} : { host: resolve(cli.io.cwd, options.host) }
+        options.host === undefined ? {} : { host: { dir: resolve(cli.io.cwd, options.host) } }
       const type = options.host === undefined ? options.sandbox : 'local'
       const body = { name, app: options.app, sandbox: { type, config }, inputs: options.input } as const
       const made = await client.call('installs.create', { body })
