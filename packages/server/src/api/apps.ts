@@ -32,10 +32,18 @@ export const appHandlers = {
   'apps.sync': async ({ context, body, caller }) => syncApp(context, body.app, caller),
   'sources.put': async ({ context, body }) => {
     try {
-      return await context.registry.storeLayer(SOURCES, MEDIA_TYPES.source, MEDIA_TYPES.folderLayer, body, MAX_SOURCE_BYTES)
+      return await context.registry.storeLayer(
+        SOURCES,
+        MEDIA_TYPES.source,
+        MEDIA_TYPES.folderLayer,
+        body,
+        MAX_SOURCE_BYTES,
+      )
     } catch (error) {
       if (!(error instanceof LayerTooLarge)) throw error
-      throw new ApiFailure('too_large', `a source may have ${MAX_SOURCE_BYTES} bytes`, { remedy: 'Leave out what the build does not need with an ignore file.' })
+      throw new ApiFailure('too_large', `a source may have ${MAX_SOURCE_BYTES} bytes`, {
+        remedy: 'Leave out what the build does not need with an ignore file.',
+      })
     }
   },
   'builds.create': async ({ context, params, body, caller }) => {
@@ -74,30 +82,86 @@ async function syncApp(context: Context, app: App, caller: Caller) {
   const changed = await transact(context, async (tx) => {
     const types = [...new Set(app.components.map((c) => c.type))]
     const known = await tx.db.selectFrom('plugin').select('name').where('name', 'in', types).execute()
-    const problems = app.components.filter((c) => !known.some((k) => k.name === c.type)).map((c) => ({ path: `components.${c.name}.type`, message: `no plugin handles the type ${c.type}` }))
-    if (problems.length > 0) throw new ApiFailure('bad_app', 'some components have a type that this server has no plugin for', { problems })
-    await tx.db.insertInto('app').values({ id: context.newId('app'), name: app.name, created_at: tx.at }).onConflict((c) => c.column('name').doNothing()).execute()
-    const row = await tx.db.selectFrom('app').selectAll().where('name', '=', app.name).forUpdate().executeTakeFirstOrThrow()
-    const last = await tx.db.selectFrom('app_version').select(['number', 'digest']).where('app_id', '=', row.id).orderBy('number', 'desc').executeTakeFirst()
+    const problems = app.components
+      .filter((c) => !known.some((k) => k.name === c.type))
+      .map((c) => ({ path: `components.${c.name}.type`, message: `no plugin handles the type ${c.type}` }))
+    if (problems.length > 0)
+      throw new ApiFailure('bad_app', 'some components have a type that this server has no plugin for', {
+        problems,
+      })
+    await tx.db
+      .insertInto('app')
+      .values({ id: context.newId('app'), name: app.name, created_at: tx.at })
+      .onConflict((c) => c.column('name').doNothing())
+      .execute()
+    const row = await tx.db
+      .selectFrom('app')
+      .selectAll()
+      .where('name', '=', app.name)
+      .forUpdate()
+      .executeTakeFirstOrThrow()
+    const last = await tx.db
+      .selectFrom('app_version')
+      .select(['number', 'digest'])
+      .where('app_id', '=', row.id)
+      .orderBy('number', 'desc')
+      .executeTakeFirst()
     if (last?.digest === digest) return false
     const number = (last?.number ?? 0) + 1
-    await tx.db.insertInto('app_version').values({ id: context.newId('appVersion'), app_id: row.id, number, content: JSON.stringify(app), digest, created_at: tx.at }).execute()
-    tx.audit(SERVER_CHAIN, { actor: actorOf(caller), action: 'app.synced', subject: { type: 'app', id: row.id }, outcome: 'ok', manifestDigest: null, details: { name: app.name, version: number, digest } })
+    await tx.db
+      .insertInto('app_version')
+      .values({
+        id: context.newId('appVersion'),
+        app_id: row.id,
+        number,
+        content: JSON.stringify(app),
+        digest,
+        created_at: tx.at,
+      })
+      .execute()
+    tx.audit(SERVER_CHAIN, {
+      actor: actorOf(caller),
+      action: 'app.synced',
+      subject: { type: 'app', id: row.id },
+      outcome: 'ok',
+      manifestDigest: null,
+      details: { name: app.name, version: number, digest },
+    })
     return true
   })
   return { app: await appView(context.db, await findApp(context.db, app.name)), changed }
 }
 
 /** By name or id. */
-export async function findApp(db: Db, ref: string): Promise<{ id: string; name: string; created_at: string }> {
-  const row = await db.selectFrom('app').selectAll().where((eb) => eb.or([eb('name', '=', ref), eb('id', '=', ref)])).executeTakeFirst()
+export async function findApp(
+  db: Db,
+  ref: string,
+): Promise<{ id: string; name: string; created_at: string }> {
+  const row = await db
+    .selectFrom('app')
+    .selectAll()
+    .where((eb) => eb.or([eb('name', '=', ref), eb('id', '=', ref)]))
+    .executeTakeFirst()
   if (!row) throw notFound('app', ref)
   return row
 }
 
 async function appView(db: Db, row: { id: string; name: string; created_at: string }) {
-  const version = await db.selectFrom('app_version').selectAll().where('app_id', '=', row.id).orderBy('number', 'desc').executeTakeFirstOrThrow()
-  const builds = await db.selectFrom('build').distinctOn('component').select(['component', 'artifact_digest']).where('app_id', '=', row.id).where('status', '=', 'succeeded').orderBy('component').orderBy('id', 'desc').execute()
+  const version = await db
+    .selectFrom('app_version')
+    .selectAll()
+    .where('app_id', '=', row.id)
+    .orderBy('number', 'desc')
+    .executeTakeFirstOrThrow()
+  const builds = await db
+    .selectFrom('build')
+    .distinctOn('component')
+    .select(['component', 'artifact_digest'])
+    .where('app_id', '=', row.id)
+    .where('status', '=', 'succeeded')
+    .orderBy('component')
+    .orderBy('id', 'desc')
+    .execute()
   const { displayName, description, components } = version.content
   return {
     id: row.id,
@@ -105,7 +169,12 @@ async function appView(db: Db, row: { id: string; name: string; created_at: stri
     displayName,
     description,
     version: version.number,
-    components: components.map((c) => ({ name: c.name, type: c.type, dependencies: c.dependencies, artifact: builds.find((b) => b.component === c.name)?.artifact_digest ?? null })),
+    components: components.map((c) => ({
+      name: c.name,
+      type: c.type,
+      dependencies: c.dependencies,
+      artifact: builds.find((b) => b.component === c.name)?.artifact_digest ?? null,
+    })),
     createdAt: row.created_at,
   }
 }

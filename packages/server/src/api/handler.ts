@@ -23,11 +23,17 @@ type Result<N extends RouteName> = CallOutput<N> extends Response ? void : CallO
 export type Handlers = { [N in RouteName]: (call: Call<N>) => Promise<Result<N>> }
 
 export function notFound(what: string, ref: string): ApiFailure {
-  return new ApiFailure('not_found', `there is no ${what} ${ref}`, { remedy: `List them: \`tenon ${what}s list\`.` })
+  return new ApiFailure('not_found', `there is no ${what} ${ref}`, {
+    remedy: `List them: \`tenon ${what}s list\`.`,
+  })
 }
 
 /** One row more than asked for tells whether there is a next page. */
-export function pageOf<R extends { id: string }, V>(rows: R[], limit: number, view: (row: R) => V): { items: V[]; next: string | null } {
+export function pageOf<R extends { id: string }, V>(
+  rows: R[],
+  limit: number,
+  view: (row: R) => V,
+): { items: V[]; next: string | null } {
   const items = rows.slice(0, limit)
   return { items: items.map(view), next: rows.length > limit ? items.at(-1)!.id : null }
 }

@@ -22,9 +22,18 @@ export const jobHandlers = {
   },
   'jobs.get': async ({ context, params }) => requireJob(context, params.id),
   'jobs.manifest': async ({ context, params }) => {
-    const row = await context.db.selectFrom('job').select(['manifest', 'manifest_key_id', 'manifest_signature', 'manifest_digest']).where('id', '=', params.id).executeTakeFirst()
+    const row = await context.db
+      .selectFrom('job')
+      .select(['manifest', 'manifest_key_id', 'manifest_signature', 'manifest_digest'])
+      .where('id', '=', params.id)
+      .executeTakeFirst()
     if (!row) throw notFound('job', params.id)
-    return { text: row.manifest, keyId: row.manifest_key_id, signature: row.manifest_signature, digest: row.manifest_digest }
+    return {
+      text: row.manifest,
+      keyId: row.manifest_key_id,
+      signature: row.manifest_signature,
+      digest: row.manifest_digest,
+    }
   },
   'jobs.logs': async ({ context, params, query, reply }) => {
     await requireJob(context, params.id)

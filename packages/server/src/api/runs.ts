@@ -52,21 +52,53 @@ async function cancelRun(context: Context, runId: string, caller: Caller): Promi
   await transact(context, async (tx) => {
     const run = await lockRun(tx, runId)
     if (!run) throw notFound('run', runId)
-    if (run.status !== 'queued' && run.status !== 'active') throw new ApiFailure('wrong_state', `run ${runId} has already ${run.status}`)
+    if (run.status !== 'queued' && run.status !== 'active')
+      throw new ApiFailure('wrong_state', `run ${runId} has already ${run.status}`)
     if (run.cancel_requested_at) return
-    tx.audit(run.install_id, { actor: actorOf(caller), action: 'run.cancel_requested', subject: { type: 'run', id: runId }, outcome: 'ok', manifestDigest: null, details: {} })
+    tx.audit(run.install_id, {
+      actor: actorOf(caller),
+      action: 'run.cancel_requested',
+      subject: { type: 'run', id: runId },
+      outcome: 'ok',
+      manifestDigest: null,
+      details: {},
+    })
     await tx.db.updateTable('run').set({ cancel_requested_at: tx.at }).where('id', '=', runId).execute()
     if (run.status === 'queued') {
-      await tx.db.updateTable('run').set({ status: 'canceled', finished_at: tx.at }).where('id', '=', runId).execute()
-      await tx.db.updateTable('step').set({ status: 'canceled', finished_at: tx.at }).where('run_id', '=', runId).execute()
-      await tx.db.updateTable('deploy').set({ status: 'canceled', finished_at: tx.at }).where('run_id', '=', runId).execute()
+      await tx.db
+        .updateTable('run')
+        .set({ status: 'canceled', finished_at: tx.at })
+        .where('id', '=', runId)
+        .execute()
+      await tx.db
+        .updateTable('step')
+        .set({ status: 'canceled', finished_at: tx.at })
+        .where('run_id', '=', runId)
+        .execute()
+      await tx.db
+        .updateTable('deploy')
+        .set({ status: 'canceled', finished_at: tx.at })
+        .where('run_id', '=', runId)
+        .execute()
       return tx.nudge(`run:${runId}`)
     }
-    await tx.db.updateTable('step').set({ status: 'canceled', finished_at: tx.at }).where('run_id', '=', runId).where('kind', '=', 'agent').where('status', '=', 'active').execute()
-    const jobs = await tx.db.selectFrom('job').select('id').where('run_id', '=', runId).where('status', 'in', ['queued', 'assigned', 'running', 'lost']).execute()
+    await tx.db
+      .updateTable('step')
+      .set({ status: 'canceled', finished_at: tx.at })
+      .where('run_id', '=', runId)
+      .where('kind', '=', 'agent')
+      .where('status', '=', 'active')
+      .execute()
+    const jobs = await tx.db
+      .selectFrom('job')
+      .select('id')
+      .where('run_id', '=', runId)
+      .where('status', 'in', ['queued', 'assigned', 'running', 'lost'])
+      .execute()
     for (const { id } of jobs) {
       const job = await lockJob(tx, id)
-      if (job && ['queued', 'assigned', 'running', 'lost'].includes(job.status)) await cancelLocked(context, tx, job, caller)
+      if (job && ['queued', 'assigned', 'running', 'lost'].includes(job.status))
+        await cancelLocked(context, tx, job, caller)
     }
     const after = await lockRun(tx, runId)
     await advance(context, tx, after!)
@@ -78,14 +110,44 @@ async function retryStep(context: Context, runId: string, stepId: string, caller
   await transact(context, async (tx) => {
     const run = await lockRun(tx, runId)
     if (!run) throw notFound('run', runId)
-    const step = await tx.db.selectFrom('step').selectAll().where('id', '=', stepId).where('run_id', '=', runId).executeTakeFirst()
+    const step = await tx.db
+      .selectFrom('step')
+      .selectAll()
+      .where('id', '=', stepId)
+      .where('run_id', '=', runId)
+      .executeTakeFirst()
     if (!step) throw new ApiFailure('not_found', `run ${runId} has no step ${stepId}`)
-    if (!stepStates.can(step.status, 'pending')) throw new ApiFailure('wrong_state', `step ${step.key} is ${step.status}; only a failed or canceled one is retried`)
-    await tx.db.updateTable('step').set({ status: 'pending', job_id: null, message: '', started_at: null, finished_at: null }).where('run_id', '=', runId).where((eb) => eb.or([eb('id', '=', stepId), eb('status', '=', 'canceled')])).execute()
-    await tx.db.updateTable('deploy').set({ status: 'pending', finished_at: null }).where('run_id', '=', runId).where('status', 'in', ['failed', 'canceled']).execute()
-    tx.audit(run.install_id, { actor: actorOf(caller), action: 'step.retried', subject: { type: 'step', id: stepId }, outcome: 'ok', manifestDigest: null, details: { run: runId, key: step.key } })
+    if (!stepStates.can(step.status, 'pending'))
+      throw new ApiFailure(
+        'wrong_state',
+        `step ${step.key} is ${step.status}; only a failed or canceled one is retried`,
+      )
+    await tx.db
+      .updateTable('step')
+      .set({ status: 'pending', job_id: null, message: '', started_at: null, finished_at: null })
+      .where('run_id', '=', runId)
+      .where((eb) => eb.or([eb('id', '=', stepId), eb('status', '=', 'canceled')]))
+      .execute()
+    await tx.db
+      .updateTable('deploy')
+      .set({ status: 'pending', finished_at: null })
+      .where('run_id', '=', runId)
+      .where('status', 'in', ['failed', 'canceled'])
+      .execute()
+    tx.audit(run.install_id, {
+      actor: actorOf(caller),
+      action: 'step.retried',
+      subject: { type: 'step', id: stepId },
+      outcome: 'ok',
+      manifestDigest: null,
+      details: { run: runId, key: step.key },
+    })
     if (run.status === 'active') return advance(context, tx, run)
-    await tx.db.updateTable('run').set({ status: 'queued', cancel_requested_at: null, finished_at: null }).where('id', '=', runId).execute()
+    await tx.db
+      .updateTable('run')
+      .set({ status: 'queued', cancel_requested_at: null, finished_at: null })
+      .where('id', '=', runId)
+      .execute()
     await activateNext(context, tx, run.install_id)
   })
 }

@@ -26,7 +26,14 @@ export const serverHandlers = {
       await context.keys.reload()
       const row = newKeyRow(context.config.masterKey, context.now(), context.keys.current())
       await tx.db.insertInto('server_key').values(row).execute()
-      tx.audit(SERVER_CHAIN, { actor: actorOf(caller), action: 'key.rotated', subject: { type: 'key', id: row.id }, outcome: 'ok', manifestDigest: null, details: { signedBy: row.signed_by, publicKey: row.public_key } })
+      tx.audit(SERVER_CHAIN, {
+        actor: actorOf(caller),
+        action: 'key.rotated',
+        subject: { type: 'key', id: row.id },
+        outcome: 'ok',
+        manifestDigest: null,
+        details: { signedBy: row.signed_by, publicKey: row.public_key },
+      })
       tx.nudge('keys')
     })
     await context.keys.reload()
@@ -45,12 +52,31 @@ export const serverHandlers = {
     return { items: await Promise.all(page.items.map((row) => agentView(context.db, row))), next: page.next }
   },
   'agents.joinToken': async ({ context, body, caller }) =>
-    transact(context, (tx) => createJoinToken(context, tx, { role: body.role, installId: null, expiresInSeconds: body.expiresInSeconds }, actorOf(caller))),
+    transact(context, (tx) =>
+      createJoinToken(
+        context,
+        tx,
+        { role: body.role, installId: null, expiresInSeconds: body.expiresInSeconds },
+        actorOf(caller),
+      ),
+    ),
   'agents.revoke': async ({ context, params, caller }) => {
     const row = await transact(context, async (tx) => {
-      const agent = await tx.db.updateTable('agent').set({ status: 'revoked' }).where('id', '=', params.id).returningAll().executeTakeFirst()
+      const agent = await tx.db
+        .updateTable('agent')
+        .set({ status: 'revoked' })
+        .where('id', '=', params.id)
+        .returningAll()
+        .executeTakeFirst()
       if (!agent) throw notFound('agent', params.id)
-      tx.audit(chainOf(agent.install_id), { actor: actorOf(caller), action: 'agent.revoked', subject: { type: 'agent', id: agent.id }, outcome: 'ok', manifestDigest: null, details: {} })
+      tx.audit(chainOf(agent.install_id), {
+        actor: actorOf(caller),
+        action: 'agent.revoked',
+        subject: { type: 'agent', id: agent.id },
+        outcome: 'ok',
+        manifestDigest: null,
+        details: {},
+      })
       tx.nudge(`agent:${agent.id}`)
       return agent
     })
@@ -60,10 +86,17 @@ export const serverHandlers = {
   'audit.chains': async ({ context }) => {
     const heads = await context.db.selectFrom('audit_head').selectAll().orderBy('chain').execute()
     const agents = await context.db.selectFrom('agent').select(['id', 'public_key']).execute()
-    return { chains: heads.map((head) => signHead(context, head)), agents: agents.map((a) => ({ agentId: a.id, publicKey: a.public_key })) }
+    return {
+      chains: heads.map((head) => signHead(context, head)),
+      agents: agents.map((a) => ({ agentId: a.id, publicKey: a.public_key })),
+    }
   },
   'audit.entries': async ({ context, params, query }) => {
-    const head = await context.db.selectFrom('audit_head').selectAll().where('chain', '=', params.chain).executeTakeFirst()
+    const head = await context.db
+      .selectFrom('audit_head')
+      .selectAll()
+      .where('chain', '=', params.chain)
+      .executeTakeFirst()
     if (!head) throw notFound('audit chain', params.chain)
     const entries = await context.db
       .selectFrom('audit_entry')
@@ -80,11 +113,23 @@ export const serverHandlers = {
 function signHead(context: Context, head: AuditHead) {
   const at = new Date(context.now()).toISOString()
   const { keyId, key } = context.keys.current()
-  return { chain: head.chain, seq: head.seq, hash: head.hash, at, keyId, signature: key.sign(headStatement({ ...head, at })) }
+  return {
+    chain: head.chain,
+    seq: head.seq,
+    hash: head.hash,
+    at,
+    keyId,
+    signature: key.sign(headStatement({ ...head, at })),
+  }
 }
 
 async function agentView(db: Db, row: Selectable<Database['agent']>) {
-  const { n } = await db.selectFrom('job').select((eb) => eb.fn.countAll<number>().as('n')).where('agent_id', '=', row.id).where('status', 'in', ['assigned', 'running']).executeTakeFirstOrThrow()
+  const { n } = await db
+    .selectFrom('job')
+    .select((eb) => eb.fn.countAll<number>().as('n'))
+    .where('agent_id', '=', row.id)
+    .where('status', 'in', ['assigned', 'running'])
+    .executeTakeFirstOrThrow()
   return {
     id: row.id,
     role: row.role,

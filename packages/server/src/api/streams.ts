@@ -10,13 +10,23 @@ const LOOK_AGAIN_MS = 2_000
 const ENDED = ['succeeded', 'failed', 'canceled']
 
 /** The bytes stored so far; with `follow` also what comes, until the job has ended. */
-export async function streamLog(context: Context, jobId: string, offset: number, follow: boolean, reply: FastifyReply): Promise<void> {
+export async function streamLog(
+  context: Context,
+  jobId: string,
+  offset: number,
+  follow: boolean,
+  reply: FastifyReply,
+): Promise<void> {
   const raw = hijack(reply, 'application/octet-stream')
   const hints = hintsOf(context, [`log:${jobId}`, `job:${jobId}`])
   let at = offset
   try {
     for (;;) {
-      const job = await context.db.selectFrom('job').select('status').where('id', '=', jobId).executeTakeFirst()
+      const job = await context.db
+        .selectFrom('job')
+        .select('status')
+        .where('id', '=', jobId)
+        .executeTakeFirst()
       for await (const bytes of readLog(context, jobId, at)) {
         at += bytes.byteLength
         if (!(await write(raw, bytes))) return
@@ -55,7 +65,12 @@ export async function watchRun(context: Context, runId: string, reply: FastifyRe
 
 function hijack(reply: FastifyReply, type: string): ServerResponse {
   reply.hijack()
-  const headers = { 'content-type': type, 'cache-control': 'no-store', 'x-content-type-options': 'nosniff', 'x-request-id': reply.request.id }
+  const headers = {
+    'content-type': type,
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+    'x-request-id': reply.request.id,
+  }
   reply.raw.writeHead(200, headers)
   reply.raw.flushHeaders()
   return reply.raw

@@ -56,12 +56,29 @@ export async function createToken(
     })
     .returningAll()
     .executeTakeFirstOrThrow()
-  auditToken(tx, 'token.created', row.id, actor, { name: wanted.name, role: wanted.role, expiresAt: row.expires_at })
+  auditToken(tx, 'token.created', row.id, actor, {
+    name: wanted.name,
+    role: wanted.role,
+    expiresAt: row.expires_at,
+  })
   return { token: tokenView(row), secret }
 }
 
-function auditToken(tx: Tx, action: string, id: string, actor: AuditFact['actor'], details: AuditFact['details']): void {
-  tx.audit(SERVER_CHAIN, { actor, action, subject: { type: 'token', id }, outcome: 'ok', manifestDigest: null, details })
+function auditToken(
+  tx: Tx,
+  action: string,
+  id: string,
+  actor: AuditFact['actor'],
+  details: AuditFact['details'],
+): void {
+  tx.audit(SERVER_CHAIN, {
+    actor,
+    action,
+    subject: { type: 'token', id },
+    outcome: 'ok',
+    manifestDigest: null,
+    details,
+  })
 }
 
 function tokenView(row: Selectable<Database['api_token']>) {

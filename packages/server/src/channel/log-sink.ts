@@ -17,7 +17,12 @@ export interface LogSink {
   close(): void
 }
 
-export function createLogSink(context: Context, jobId: string, start: number, acknowledge: (offset: number) => void): LogSink {
+export function createLogSink(
+  context: Context,
+  jobId: string,
+  start: number,
+  acknowledge: (offset: number) => void,
+): LogSink {
   let durable = start
   let received = start
   let pending: Uint8Array[] = []

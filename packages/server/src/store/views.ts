@@ -8,8 +8,31 @@ type Row<T extends keyof Database> = Selectable<Database[T]>
 type JobRow = Omit<Selectable<JobTable>, 'manifest' | 'manifest_key_id' | 'manifest_signature'>
 
 export const JOB_COLUMNS = [
-  'id', 'kind', 'pool', 'role', 'install_id', 'status', 'fence', 'run_id', 'step_id', 'build_id', 'manifest_digest', 'agent_id', 'lease_until',
-  'cancel_requested_at', 'reason', 'exit_code', 'message', 'result', 'progress', 'confinement', 'log_bytes', 'created_at', 'assigned_at', 'started_at', 'finished_at',
+  'id',
+  'kind',
+  'pool',
+  'role',
+  'install_id',
+  'status',
+  'fence',
+  'run_id',
+  'step_id',
+  'build_id',
+  'manifest_digest',
+  'agent_id',
+  'lease_until',
+  'cancel_requested_at',
+  'reason',
+  'exit_code',
+  'message',
+  'result',
+  'progress',
+  'confinement',
+  'log_bytes',
+  'created_at',
+  'assigned_at',
+  'started_at',
+  'finished_at',
 ] as const satisfies (keyof JobTable)[]
 
 export async function jobViews(db: Db, rows: JobRow[]): Promise<JobView[]> {
@@ -49,8 +72,17 @@ async function jobWaits(db: Db, rows: JobRow[]): Promise<Map<string, Waiting>> {
   const agents = await db
     .selectFrom('agent')
     .select((eb) => [
-      'id', 'pool', 'session_id', 'last_seen_at', 'slots',
-      eb.selectFrom('job').select(eb.fn.countAll<number>().as('n')).whereRef('job.agent_id', '=', 'agent.id').where('job.status', 'in', ['assigned', 'running']).as('running'),
+      'id',
+      'pool',
+      'session_id',
+      'last_seen_at',
+      'slots',
+      eb
+        .selectFrom('job')
+        .select(eb.fn.countAll<number>().as('n'))
+        .whereRef('job.agent_id', '=', 'agent.id')
+        .where('job.status', 'in', ['assigned', 'running'])
+        .as('running'),
     ])
     .where('pool', 'in', pools)
     .where('status', '=', 'enrolled')
@@ -74,7 +106,13 @@ async function jobWaits(db: Db, rows: JobRow[]): Promise<Map<string, Waiting>> {
       target: { role: row.role, installId: row.role === 'install' ? row.install_id : null },
       agents: agents
         .filter((a) => a.pool === row.pool)
-        .map((a) => ({ id: a.id, connected: a.session_id !== null, lastSeenAt: a.last_seen_at, slots: a.slots, running: a.running ?? 0 })),
+        .map((a) => ({
+          id: a.id,
+          connected: a.session_id !== null,
+          lastSeenAt: a.last_seen_at,
+          slots: a.slots,
+          running: a.running ?? 0,
+        })),
       ahead: queue && queue.first !== row.id ? Math.max(0, queue.n - 1) : 0,
     })
     if (waiting) waits.set(row.id, waiting)
@@ -85,11 +123,28 @@ async function jobWaits(db: Db, rows: JobRow[]): Promise<Map<string, Waiting>> {
 export async function runViews(db: Db, runs: (Row<'run'> & { install: string })[]): Promise<RunView[]> {
   if (runs.length === 0) return []
   const ids = runs.map((run) => run.id)
-  const steps = await db.selectFrom('step').selectAll().where('run_id', 'in', ids).orderBy('position').execute()
+  const steps = await db
+    .selectFrom('step')
+    .selectAll()
+    .where('run_id', 'in', ids)
+    .orderBy('position')
+    .execute()
   const jobIds = steps.map((s) => s.job_id).filter((id) => id !== null)
-  const jobs = jobIds.length > 0 ? await db.selectFrom('job').select(JOB_COLUMNS).where('id', 'in', jobIds).execute() : []
+  const jobs =
+    jobIds.length > 0
+      ? await db.selectFrom('job').select(JOB_COLUMNS).where('id', 'in', jobIds).execute()
+      : []
   const waits = await jobWaits(db, jobs)
-  const actives = await db.selectFrom('run').select(['id', 'kind', 'install_id']).where('status', '=', 'active').where('install_id', 'in', runs.map((r) => r.install_id)).execute()
+  const actives = await db
+    .selectFrom('run')
+    .select(['id', 'kind', 'install_id'])
+    .where('status', '=', 'active')
+    .where(
+      'install_id',
+      'in',
+      runs.map((r) => r.install_id),
+    )
+    .execute()
   return runs.map((run) => {
     const mine = steps.filter((s) => s.run_id === run.id)
     const blocker = actives.find((a) => a.install_id === run.install_id && a.id !== run.id)
@@ -99,12 +154,24 @@ export async function runViews(db: Db, runs: (Row<'run'> & { install: string })[
       installId: run.install_id,
       install: run.install,
       status: run.status,
-      steps: mine.map((s) => stepView(s, jobs.find((j) => j.id === s.job_id))),
+      steps: mine.map((s) =>
+        stepView(
+          s,
+          jobs.find((j) => j.id === s.job_id),
+        ),
+      ),
       waiting: whyRunWaits({
         status: run.status,
         createdAt: run.created_at,
         blockedBy: blocker ? { runId: blocker.id, kind: blocker.kind } : null,
-        activeSteps: mine.filter((s) => s.status === 'active').map((s) => ({ key: s.key, kind: s.kind, since: s.started_at ?? run.created_at, job: s.job_id ? waits.get(s.job_id) : undefined })),
+        activeSteps: mine
+          .filter((s) => s.status === 'active')
+          .map((s) => ({
+            key: s.key,
+            kind: s.kind,
+            since: s.started_at ?? run.created_at,
+            job: s.job_id ? waits.get(s.job_id) : undefined,
+          })),
       }),
       createdBy: run.created_by,
       createdAt: run.created_at,
@@ -130,7 +197,13 @@ function stepView(step: Row<'step'>, job: JobRow | undefined): RunView['steps'][
 }
 
 export async function runView(db: Db, id: string): Promise<RunView | undefined> {
-  const rows = await db.selectFrom('run').innerJoin('install', 'install.id', 'run.install_id').selectAll('run').select('install.name as install').where('run.id', '=', id).execute()
+  const rows = await db
+    .selectFrom('run')
+    .innerJoin('install', 'install.id', 'run.install_id')
+    .selectAll('run')
+    .select('install.name as install')
+    .where('run.id', '=', id)
+    .execute()
   return (await runViews(db, rows))[0]
 }
 

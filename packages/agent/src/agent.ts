@@ -1,0 +1,324 @@
+import { mkdir, readFile } from 'node:fs/promises'
+import os from 'node:os'
+import path from 'node:path'
+import { PRODUCT_VERSION, type AgentFrame } from '@tenon/protocol'
+import type { Logger } from 'pino'
+import { createChannel, type Channel, type FinalReject } from './channel/channel.ts'
+import type { HelloContent } from './channel/handshake.ts'
+import type { AgentConfig } from './config.ts'
+import { CredentialDesk } from './credentials.ts'
+import { enrol } from './enrol.ts'
+import { AgentError, messageOf } from './errors.ts'
+import { EventOutbox } from './event-outbox.ts'
+import { EXIT, exitCodeOf, type ExitCode } from './exit-codes.ts'
+import { lockFolder } from './folder-lock.ts'
+import { bootIdentity, loadOrMakeKey, saveIdentity, type Identity } from './identity.ts'
+import { serveJobApi } from './job-api/server.ts'
+import { prepareSocket } from './job-api/socket-folder.ts'
+import { CLOCK_SKEW_MS } from './job-decisions.ts'
+import { createJobDesk } from './job-desk.ts'
+import { JobRunner } from './job-runner.ts'
+import { Journal } from './journal.ts'
+import {
+  applyEntry,
+  emptyState,
+  snapshotEntries,
+  type JournalEntry,
+  type JournalState,
+} from './journal-state.ts'
+import { LogShipper } from './log-shipper.ts'
+import type { Runtime } from './runtime/runtime.ts'
+import { Session } from './session.ts'
+import { Slots } from './slots.ts'
+import { openInstallStore } from './store/file-store.ts'
+import { openSealing } from './store/sealing.ts'
+import { loadStoreKey } from './store/store-key.ts'
+
+/** A journaled log offset is a hint; this far behind is near enough. */
+const NOTE_LOG_EVERY_BYTES = 262_144
+
+export interface AgentOptions {
+  config: AgentConfig
+  runtime: Runtime
+  log: Logger
+  clock?: () => number
+  random?: () => number
+}
+
+export interface Agent {
+  /** Resolves when the agent is set up and dials the server, or has failed; then `done` tells. */
+  start(): Promise<void>
+  /** Running jobs go on; a later start in the same folder picks them up. */
+  stop(): Promise<void>
+  /** Never rejects. */
+  readonly done: Promise<ExitCode>
+}
+
+export function createAgent(options: AgentOptions): Agent {
+  return new RunningAgent(options)
+}
+
+class RunningAgent implements Agent {
+  readonly done: Promise<ExitCode>
+  readonly #options: Required<AgentOptions>
+  readonly #log: Logger
+  readonly #stopping = new AbortController()
+  /** Undone in reverse order. */
+  readonly #cleanups: (() => Promise<void>)[] = []
+  #resolveDone: (code: ExitCode) => void = () => undefined
+  #starting: Promise<void> | undefined
+  #ending: Promise<void> | undefined
+
+  constructor(options: AgentOptions) {
+    this.#options = { clock: Date.now, random: Math.random, ...options }
+    this.#log = options.log
+    this.done = new Promise((resolve) => (this.#resolveDone = resolve))
+  }
+
+  start(): Promise<void> {
+    this.#starting ??= this.#setUp().catch((error: unknown) => this.#fail(error))
+    return this.#starting
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    await this.#starting
+    this.#end(EXIT.stopped)
+    await this.#ending
+  }
+
+  async #setUp(): Promise<void> {
+    const { config, runtime, clock } = this.#options
+    await mkdir(config.dir, { recursive: true, mode: 0o700 })
+    const lock = await lockFolder(config.dir)
+    this.#cleanups.push(() => lock.release())
+    const identity = (await bootIdentity(config.dir)) ?? (await this.#enrol())
+    this.#log.info(
+      { agentId: identity.agentId, role: identity.role, boot: identity.bootCounter },
+      'agent starts',
+    )
+    const secrets = await this.#openStore(identity)
+    const { journal, state } = await this.#openJournal()
+    const socket = await prepareSocket(config.dir, os.tmpdir())
+
+    let channel: Channel | undefined
+    const send = (frame: AgentFrame) => channel?.send(frame) ?? false
+    const parts = this.#assemble(identity, journal, state, socket, send, () => channel)
+    const { runner, events, credentials } = parts
+    this.#cleanups.push(
+      () => runner.leave(),
+      async () => credentials.close(),
+    )
+    const description = await this.#describeRuntime()
+    await events.raise('agent.started', null, {
+      version: PRODUCT_VERSION,
+      bootCounter: identity.bootCounter,
+      runtime: runtime.name,
+    })
+    await runner.recover()
+    const deskContext = { config, identity, journal, credentials, store: secrets?.store, send, clock }
+    const api = await serveJobApi({
+      socket,
+      authenticate: (token) => {
+        const life = runner.authenticate(token)
+        return life && createJobDesk(deskContext, life)
+      },
+      log: this.#log,
+    })
+    this.#cleanups.push(() => api.close())
+    const session = new Session({
+      ...parts,
+      identity,
+      journal,
+      state,
+      secrets,
+      send,
+      clock,
+      log: this.#log,
+      slots: config.slots,
+      runtime: description,
+      onFatal: (error) => this.#fail(error),
+    })
+    channel = this.#openChannel(identity, session)
+  }
+
+  #assemble(
+    identity: Identity,
+    journal: Journal<JournalEntry>,
+    state: JournalState,
+    socket: string,
+    send: (frame: AgentFrame) => boolean,
+    channel: () => Channel | undefined,
+  ) {
+    const { config, runtime, clock } = this.#options
+    const { agentId, serverId, role, installId, key } = identity
+    const shipper = new LogShipper({
+      runtime,
+      link: {
+        get isOpen() {
+          return channel()?.isOpen ?? false
+        },
+        send,
+        sendBulk: async (bytes) => channel()?.sendBulk(bytes),
+      },
+      maxBytesPerJob: config.maxLogBytes,
+      onAck: (jobId, fence, acked, ended) => {
+        const record = state.jobs.get(jobId)
+        if (!record || (record.logEnded === ended && acked - record.logAcked < NOTE_LOG_EVERY_BYTES)) return
+        journal.note({ type: 'log', jobId, fence, acked, ended })
+      },
+      log: this.#log,
+    })
+    const events = new EventOutbox({ agentId, journal, state, sign: key.sign, clock, send })
+    const runner = new JobRunner({
+      agentId,
+      serverId,
+      sign: key.sign,
+      journal,
+      state,
+      runtime,
+      shipper,
+      events,
+      send,
+      clock,
+      target: { role, installId },
+      keys: () => identity.pinnedKeys,
+      slots: new Slots(config.slots),
+      spec: {
+        node: process.execPath,
+        programs: config.programs,
+        apiSocket: socket,
+        hostSocket: config.hostSocket,
+      },
+      maxLogBytes: config.maxLogBytes,
+      onFatal: (error) => this.#fail(error),
+      log: this.#log,
+    })
+    return { shipper, events, runner, credentials: new CredentialDesk(send) }
+  }
+
+  #openChannel(identity: Identity, session: Session): Channel {
+    const { config, clock, random } = this.#options
+    const channel = createChannel({
+      serverUrl: config.serverUrl,
+      agentId: identity.agentId,
+      serverId: identity.serverId,
+      bootCounter: identity.bootCounter,
+      bootId: identity.bootId,
+      sign: identity.key.sign,
+      keys: () => identity.pinnedKeys,
+      onKeys: (keys) => identity.pin(keys),
+      hello: () => session.hello(),
+      heartbeat: () => session.heartbeat(),
+      onWelcome: (welcome) => session.welcomed(welcome),
+      onFrame: (frame) => session.received(frame),
+      onDisconnect: () => session.disconnected(),
+      proxy: config.proxy,
+      log: this.#log,
+      clock,
+      random,
+    })
+    this.#cleanups.push(() => channel.stop())
+    channel.ended.then(
+      (rejected) => rejected && this.#rejected(rejected),
+      (error: unknown) => this.#fail(error),
+    )
+    channel.start()
+    return channel
+  }
+
+  async #enrol(): Promise<Identity> {
+    const { config, random } = this.#options
+    const { joinToken, dir } = config
+    if (!joinToken) {
+      throw new AgentError(
+        'not_enrolled',
+        `The folder ${dir} holds no identity yet, and no join token was given.`,
+        'Make a join token on the server and pass its file with --join-token-file.',
+      )
+    }
+    const identity = await enrol({
+      serverUrl: config.serverUrl,
+      joinToken: 'value' in joinToken ? joinToken.value : await readTokenFile(joinToken.file),
+      key: await loadOrMakeKey(dir),
+      recipient: null,
+      hostname: os.hostname().slice(0, 255),
+      proxy: config.proxy,
+      log: this.#log,
+      random,
+      signal: this.#stopping.signal,
+    })
+    await saveIdentity(dir, identity)
+    const booted = await bootIdentity(dir)
+    if (!booted) throw new Error(`the identity just written to ${dir} is gone`)
+    return booted
+  }
+
+  async #openStore(identity: Identity) {
+    if (identity.role !== 'install') return undefined
+    const { dir, storeKeyFile } = this.#options.config
+    const key = await loadStoreKey({ file: storeKeyFile, create: true })
+    const store = await openInstallStore({ dir: path.join(dir, 'store'), key })
+    this.#cleanups.push(() => store.close())
+    return { store, sealing: await openSealing(store) }
+  }
+
+  async #openJournal(): Promise<{ journal: Journal<JournalEntry>; state: JournalState }> {
+    const { config, clock } = this.#options
+    const state = emptyState()
+    const journal = await Journal.open<JournalEntry>({
+      file: path.join(config.dir, 'journal.jsonl'),
+      apply: (entry) => applyEntry(state, entry),
+      snapshot: () => snapshotEntries(state, clock() - 2 * CLOCK_SKEW_MS),
+    })
+    this.#cleanups.push(() => journal.close())
+    for (const problem of journal.problems) {
+      this.#log.error(problem, 'a line of the journal is broken and was left out; a copy is kept beside it')
+    }
+    return { journal, state }
+  }
+
+  async #describeRuntime(): Promise<HelloContent['runtime']> {
+    const { runtime } = this.#options
+    const { confinement, warnings } = await runtime.describe()
+    for (const warning of warnings) this.#log.warn({ runtime: runtime.name }, warning)
+    const clipped = warnings.slice(0, 20).map((warning) => warning.slice(0, 500))
+    return { name: runtime.name, confinement: confinement.slice(0, 500), warnings: clipped }
+  }
+
+  #rejected(code: FinalReject): void {
+    this.#log.error({ code }, 'the server will not have this agent any more')
+    this.#end(code === 'superseded' ? EXIT.superseded : EXIT.evicted)
+  }
+
+  #fail(error: unknown): void {
+    if (this.#stopping.signal.aborted) return this.#end(EXIT.stopped)
+    const coded = error instanceof AgentError ? { code: error.code, remedy: error.remedy } : {}
+    this.#log.fatal({ err: error, ...coded }, `the agent ends: ${messageOf(error)}`)
+    this.#end(exitCodeOf(error))
+  }
+
+  #end(code: ExitCode): void {
+    this.#ending ??= this.#cleanUp().then(() => this.#resolveDone(code))
+  }
+
+  async #cleanUp(): Promise<void> {
+    this.#stopping.abort()
+    for (const cleanup of this.#cleanups.splice(0).toReversed()) {
+      await cleanup().catch((error: unknown) => this.#log.warn({ err: error }, 'a part did not end well'))
+    }
+  }
+}
+
+async function readTokenFile(file: string): Promise<string> {
+  try {
+    return await readFile(file, 'utf8')
+  } catch (cause) {
+    throw new AgentError(
+      'bad_config',
+      `The join token's file ${file} cannot be read.`,
+      'Check the path and who may read it.',
+      { cause },
+    )
+  }
+}

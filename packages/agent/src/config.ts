@@ -1,0 +1,141 @@
+import { parseArgs } from 'node:util'
+import path from 'node:path'
+import { z } from 'zod'
+import { AgentError } from './errors.ts'
+import type { ProxySettings } from './proxy.ts'
+import type { RegistrySettings } from './registry-access.ts'
+
+export interface AgentConfig {
+  serverUrl: string
+  /** Identity, journal, install store and jobs. */
+  dir: string
+  /** Needed once, to enrol; the file is read only then. */
+  joinToken: { value: string } | { file: string } | undefined
+  runtime: 'process' | 'fake'
+  slots: number
+  /** The install's own registry; absent on build and setup agents. */
+  registry: RegistrySettings | undefined
+  /** Socket of the local sandbox's supervisor. */
+  hostSocket: string | undefined
+  storeKeyFile: string
+  /** Folder with the programs that come with the agent, `job.mjs` among them. */
+  programs: string
+  proxy: ProxySettings
+  logLevel: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'silent'
+  /** What is shipped of one job's log. */
+  maxLogBytes: number
+}
+
+type Environment = Record<string, string | undefined>
+
+const optionalText = z
+  .string()
+  .optional()
+  .transform((value) => (value === '' ? undefined : value))
+
+const settings = z.object({
+  server: z.url({ protocol: /^https?$/, error: 'must be an http or https address' }),
+  dir: z.string({ error: 'is needed: the folder of this agent' }).min(1),
+  joinToken: optionalText,
+  joinTokenFile: optionalText,
+  runtime: z.enum(['process', 'fake']).default('process'),
+  slots: z.coerce.number().int().min(1).max(10_000).default(4),
+  registryUrl: z.url({ protocol: /^https?$/ }).optional(),
+  registryKeyFile: optionalText,
+  hostSocket: optionalText,
+  storeKeyFile: optionalText,
+  programs: optionalText,
+  logLevel: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
+  maxLogBytes: z.coerce.number().int().min(65_536).default(67_108_864),
+})
+
+/** Flags, and the variable that each stands for. A join token has no flag: arguments are seen by everybody. */
+const SOURCES: Record<keyof z.infer<typeof settings>, { flag?: string; variable: string }> = {
+  server: { flag: 'server', variable: 'TENON_SERVER_URL' },
+  dir: { flag: 'dir', variable: 'TENON_AGENT_DIR' },
+  joinToken: { variable: 'TENON_JOIN_TOKEN' },
+  joinTokenFile: { flag: 'join-token-file', variable: 'TENON_JOIN_TOKEN_FILE' },
+  runtime: { flag: 'runtime', variable: 'TENON_RUNTIME' },
+  slots: { flag: 'slots', variable: 'TENON_SLOTS' },
+  registryUrl: { variable: 'TENON_REGISTRY_URL' },
+  registryKeyFile: { variable: 'TENON_REGISTRY_KEY_FILE' },
+  hostSocket: { variable: 'TENON_HOST_SOCKET' },
+  storeKeyFile: { variable: 'TENON_STORE_KEY_FILE' },
+  programs: { flag: 'programs', variable: 'TENON_PROGRAMS_DIR' },
+  logLevel: { flag: 'log-level', variable: 'TENON_LOG_LEVEL' },
+  maxLogBytes: { variable: 'TENON_MAX_LOG_BYTES' },
+}
+
+/** The only reader of arguments and environment. `programs` is the folder of the running program. */
+export function readConfig(argv: string[], env: Environment, programs: string): AgentConfig {
+  const given = collect(argv, env)
+  const parsed = settings.safeParse(given)
+  if (!parsed.success) throw badSettings(parsed.error)
+  const value = parsed.data
+  const dir = path.resolve(value.dir)
+  if ((value.registryUrl === undefined) !== (value.registryKeyFile === undefined)) {
+    throw bad('TENON_REGISTRY_URL and TENON_REGISTRY_KEY_FILE belong together')
+  }
+  return {
+    serverUrl: value.server,
+    dir,
+    joinToken: joinTokenOf(value.joinToken, value.joinTokenFile),
+    runtime: value.runtime,
+    slots: value.slots,
+    registry:
+      value.registryUrl && value.registryKeyFile
+        ? { url: value.registryUrl, keyFile: value.registryKeyFile }
+        : undefined,
+    hostSocket: value.hostSocket,
+    storeKeyFile: value.storeKeyFile ?? path.join(dir, 'store.key'),
+    programs: path.resolve(value.programs ?? programs),
+    proxy: {
+      httpsProxy: env['HTTPS_PROXY'] ?? env['https_proxy'],
+      httpProxy: env['HTTP_PROXY'] ?? env['http_proxy'],
+      noProxy: env['NO_PROXY'] ?? env['no_proxy'],
+    },
+    logLevel: value.logLevel,
+    maxLogBytes: value.maxLogBytes,
+  }
+}
+
+/** A token in the environment is taken out at once, so that nothing started later inherits it. */
+function collect(argv: string[], env: Environment): Record<string, string | undefined> {
+  const names = Object.values(SOURCES).flatMap(({ flag }) => (flag === undefined ? [] : [flag]))
+  const options = Object.fromEntries(names.map((flag) => [flag, { type: 'string' as const }]))
+  let flags: Record<string, unknown>
+  try {
+    flags = parseArgs({ args: argv, options, strict: true, allowPositionals: false }).values
+  } catch (error) {
+    throw bad((error as Error).message, error)
+  }
+  const given = Object.entries(SOURCES).map(([key, { flag, variable }]) => {
+    const fromFlag = flag === undefined ? undefined : (flags[flag] as string | undefined)
+    return [key, fromFlag ?? env[variable]] as const
+  })
+  delete env['TENON_JOIN_TOKEN']
+  return Object.fromEntries(given)
+}
+
+function joinTokenOf(value: string | undefined, file: string | undefined): AgentConfig['joinToken'] {
+  if (file !== undefined) return { file }
+  return value === undefined ? undefined : { value }
+}
+
+function badSettings(error: z.ZodError): AgentError {
+  const problems = error.issues.map((issue) => {
+    const source = SOURCES[issue.path[0] as keyof typeof SOURCES]
+    const where = source.flag === undefined ? source.variable : `--${source.flag} (${source.variable})`
+    return `${where} ${issue.message}`
+  })
+  return bad(problems.join('; '))
+}
+
+function bad(message: string, cause?: unknown): AgentError {
+  return new AgentError(
+    'bad_config',
+    `The configuration is not usable: ${message}.`,
+    'Correct the flags or variables named here; `tenon agent --help` lists them.',
+    { cause },
+  )
+}

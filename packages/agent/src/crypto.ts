@@ -1,0 +1,58 @@
+import {
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  sign as cryptoSign,
+  timingSafeEqual,
+  verify as cryptoVerify,
+  type KeyObject,
+} from 'node:crypto'
+import type { Sha256, Sign, Verify } from '@tenon/core'
+
+export const sha256: Sha256 = (bytes) => createHash('sha256').update(bytes).digest('hex')
+
+/** Public keys travel as base64 of DER SPKI, Ed25519 signatures as base64. */
+export const verify: Verify = (publicKey, bytes, signature) => {
+  try {
+    const key = createPublicKey({ key: Buffer.from(publicKey, 'base64'), format: 'der', type: 'spki' })
+    if (key.asymmetricKeyType !== 'ed25519') return false
+    return cryptoVerify(null, bytes, key, Buffer.from(signature, 'base64'))
+  } catch {
+    return false
+  }
+}
+
+export interface SigningKey {
+  publicKey: string
+  sign: Sign
+  /** PKCS#8, for the file that only the agent can read. */
+  toPem(): string
+}
+
+export function makeSigningKey(): SigningKey {
+  return signingKey(generateKeyPairSync('ed25519').privateKey)
+}
+
+export function loadSigningKey(pem: string): SigningKey {
+  return signingKey(createPrivateKey(pem))
+}
+
+/** SHA-256 of the DER bytes: what a join token carries of the server's key. */
+export function fingerprint(publicKey: string): string {
+  return sha256(Buffer.from(publicKey, 'base64'))
+}
+
+export function equalInConstantTime(left: string, right: string): boolean {
+  const a = Buffer.from(left)
+  const b = Buffer.from(right)
+  return a.byteLength === b.byteLength && timingSafeEqual(a, b)
+}
+
+function signingKey(key: KeyObject): SigningKey {
+  return {
+    publicKey: createPublicKey(key).export({ format: 'der', type: 'spki' }).toString('base64'),
+    sign: (bytes) => cryptoSign(null, bytes, key).toString('base64'),
+    toPem: () => key.export({ format: 'pem', type: 'pkcs8' }).toString(),
+  }
+}

@@ -1,0 +1,180 @@
+import type { IncomingMessage } from 'node:http'
+import type { JobManifest } from '@tenon/core'
+import {
+  jobOutputs,
+  jobProgress,
+  jobResult,
+  name,
+  type JobContext,
+  type JobCredential,
+  type JobResult,
+} from '@tenon/protocol'
+import type { z } from 'zod'
+import type { ReportedOutputs } from '../journal-state.ts'
+import { JobApiError, readBody } from './answer.ts'
+
+/** A report travels in one frame of at most 1 MiB: what goes into it is bounded where it comes in. */
+const MAX_REPORTED_BYTES = 262_144
+/** The job's client gives up on a context sooner than on a credential. */
+const CONTEXT_WAIT_MS = 25_000
+const CREDENTIAL_WAIT_MS = 50_000
+
+/** What the routes need of the agent, for one authenticated job. */
+export interface JobDesk {
+  readonly jobId: string
+  readonly fence: number
+  readonly manifest: JobManifest
+  context(waitMs: number): Promise<JobContext>
+  credential<W extends JobCredential['want']>(
+    want: W,
+    waitMs: number,
+  ): Promise<Extract<JobCredential, { want: W }>>
+  /** Undefined when the install has none of that name, or this agent has no install. */
+  secret(name: string): Promise<string | undefined>
+  outputsOf(component: string): Promise<z.infer<typeof jobOutputs> | undefined>
+  keepOutputs(component: string | undefined, outputs: z.infer<typeof jobOutputs>): Promise<void>
+  report(outputs: ReportedOutputs): Promise<void>
+  result(result: JobResult): Promise<void>
+  progress(progress: z.infer<typeof jobProgress>): void
+}
+
+interface Call {
+  desk: JobDesk
+  request: IncomingMessage
+  argument: string
+  query: URLSearchParams
+}
+
+interface Route {
+  method: string
+  path: RegExp
+  handle: (call: Call) => Promise<unknown>
+}
+
+const routes: Route[] = [
+  { method: 'GET', path: /^\/v1\/manifest$/, handle: async ({ desk }) => desk.manifest },
+  { method: 'GET', path: /^\/v1\/context$/, handle: ({ desk }) => desk.context(CONTEXT_WAIT_MS) },
+  { method: 'GET', path: /^\/v1\/secrets\/([^/]+)$/, handle: getSecret },
+  { method: 'GET', path: /^\/v1\/outputs\/([^/]+)$/, handle: getOutputs },
+  {
+    method: 'POST',
+    path: /^\/v1\/credentials\/registry$/,
+    handle: ({ desk }) => desk.credential('registry', CREDENTIAL_WAIT_MS),
+  },
+  { method: 'POST', path: /^\/v1\/credentials\/join-token$/, handle: postJoinToken },
+  { method: 'PUT', path: /^\/v1\/progress$/, handle: putProgress },
+  { method: 'PUT', path: /^\/v1\/outputs$/, handle: putOutputs },
+  { method: 'PUT', path: /^\/v1\/result$/, handle: putResult },
+]
+
+/** Finds the route and does it; the answer's body is what it returns. */
+export async function callRoute(desk: JobDesk, request: IncomingMessage): Promise<unknown> {
+  const url = new URL(request.url ?? '/', 'http://job')
+  const matching = routes.filter((route) => route.path.test(url.pathname))
+  if (matching.length === 0) {
+    throw new JobApiError(
+      'unknown_route',
+      `There is no ${url.pathname} here.`,
+      'See protocol/src/job-api.ts.',
+    )
+  }
+  const route = matching.find((candidate) => candidate.method === request.method)
+  if (!route) {
+    throw new JobApiError(
+      'method_not_allowed',
+      `${url.pathname} does not take ${request.method}.`,
+      `Use ${matching.map((candidate) => candidate.method).join(' or ')}.`,
+    )
+  }
+  const argument = decodePart(route.path.exec(url.pathname)?.[1] ?? '')
+  return (await route.handle({ desk, request, argument, query: url.searchParams })) ?? {}
+}
+
+async function getSecret({ desk, argument }: Call): Promise<unknown> {
+  const secretName = checkedName(argument)
+  const value = await desk.secret(secretName)
+  if (value === undefined) {
+    throw new JobApiError(
+      'not_found',
+      `The install has no secret ${secretName}.`,
+      `Set it with \`tenon installs\` or locally, then retry.`,
+    )
+  }
+  return { name: secretName, value }
+}
+
+async function getOutputs({ desk, argument }: Call): Promise<unknown> {
+  const component = checkedName(argument)
+  const outputs = await desk.outputsOf(component)
+  if (!outputs) {
+    throw new JobApiError('not_found', `The component ${component} has no outputs yet.`, 'Deploy it first.')
+  }
+  return outputs
+}
+
+async function postJoinToken({ desk }: Call): Promise<unknown> {
+  if (desk.manifest.kind !== 'sandbox') {
+    throw new JobApiError('forbidden', 'Only a sandbox job may have a join token.', 'Do without it.')
+  }
+  return desk.credential('join-token', CREDENTIAL_WAIT_MS)
+}
+
+async function putProgress({ desk, request }: Call): Promise<void> {
+  desk.progress(await readBody(request, jobProgress))
+}
+
+/** Whole into the install store; into the report only the names of the sensitive ones. */
+async function putOutputs({ desk, request, query }: Call): Promise<void> {
+  const outputs = await readBody(request, jobOutputs)
+  const component = componentOf(desk.manifest, query.get('component'))
+  const reported = withoutSensitiveValues(outputs)
+  checkSize(reported, 'The outputs')
+  await desk.keepOutputs(component, outputs)
+  await desk.report(reported)
+}
+
+async function putResult({ desk, request }: Call): Promise<void> {
+  const result = await readBody(request, jobResult)
+  checkSize(result.data, 'The data of the result')
+  await desk.result(result)
+}
+
+/** Pure: the component whose outputs these are; the manifest's first one unless the job names another of it. */
+export function componentOf(manifest: JobManifest, named: string | null): string | undefined {
+  const components = manifest.operations.flatMap(({ component }) => (component === null ? [] : [component]))
+  if (named === null) return components[0]
+  if (components.includes(named)) return named
+  throw new JobApiError(
+    'forbidden',
+    `This job has nothing to do with ${named}.`,
+    'Name a component of its manifest.',
+  )
+}
+
+/** Pure. */
+export function withoutSensitiveValues(outputs: z.infer<typeof jobOutputs>): ReportedOutputs {
+  return Object.fromEntries(
+    Object.entries(outputs).map(([key, output]) => [key, output.sensitive ? { sensitive: true } : output]),
+  )
+}
+
+function checkSize(value: unknown, what: string): void {
+  const bytes = Buffer.byteLength(JSON.stringify(value))
+  if (bytes <= MAX_REPORTED_BYTES) return
+  const message = `${what}: ${bytes} bytes, and at most ${MAX_REPORTED_BYTES} go into a report.`
+  throw new JobApiError('too_large', message, 'Keep large values in the install and report where they are.')
+}
+
+function checkedName(value: string): string {
+  const parsed = name.safeParse(value)
+  if (parsed.success) return parsed.data
+  throw new JobApiError('bad_request', `The name ${parsed.error.issues[0]?.message}.`, 'Use a valid name.')
+}
+
+function decodePart(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch (cause) {
+    throw new JobApiError('bad_request', 'The path is not encoded well.', 'Use percent encoding.', { cause })
+  }
+}

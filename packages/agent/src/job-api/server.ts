@@ -1,0 +1,90 @@
+import { rm } from 'node:fs/promises'
+import http, { type IncomingMessage, type ServerResponse } from 'node:http'
+import type { Logger } from 'pino'
+import { AgentError } from '../errors.ts'
+import { answerError, answerJson, JobApiError } from './answer.ts'
+import { callRoute, type JobDesk } from './routes.ts'
+
+export interface JobApiOptions {
+  /** In a folder that only this user can enter; a socket left there by an earlier life is replaced. */
+  socket: string
+  /** The desk of the job this token belongs to, as long as it runs. */
+  authenticate: (token: string) => JobDesk | undefined
+  log: Logger
+}
+
+export interface JobApi {
+  close(): Promise<void>
+}
+
+/** The agent's local endpoint for jobs. */
+export async function serveJobApi(options: JobApiOptions): Promise<JobApi> {
+  const server = http.createServer(
+    { requestTimeout: 60_000, headersTimeout: 10_000 },
+    (request, response) => {
+      handle(options, request, response).catch((error: unknown) => {
+        options.log.error({ err: error }, 'a call of a job could not be answered')
+        response.destroy()
+      })
+    },
+  )
+  server.on('clientError', (_error, socket) => socket.destroy())
+  await rm(options.socket, { force: true })
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(options.socket, resolve)
+  })
+  return {
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+}
+
+async function handle(
+  options: JobApiOptions,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  let jobId: string | undefined
+  try {
+    const token = /^Bearer ([A-Za-z0-9_-]{20,200})$/.exec(request.headers.authorization ?? '')?.[1]
+    const desk = token === undefined ? undefined : options.authenticate(token)
+    if (!desk) throw unauthorized()
+    jobId = desk.jobId
+    answerJson(response, 200, await callRoute(desk, request))
+  } catch (error) {
+    const coded = toJobApiError(error)
+    if (coded.code === 'internal') options.log.error({ err: error, jobId }, 'job API failed')
+    else options.log.info({ code: coded.code, jobId, method: request.method }, 'job API refused a call')
+    if (!response.headersSent) answerError(response, coded)
+  } finally {
+    request.resume()
+  }
+}
+
+function toJobApiError(error: unknown): JobApiError {
+  if (error instanceof JobApiError) return error
+  if (error instanceof AgentError) {
+    const { message, remedy } = error
+    if (error.code === 'server_away' || error.code === 'registry_unavailable') {
+      return new JobApiError('unavailable', message, remedy, { cause: error })
+    }
+    if (error.code === 'credential_refused') {
+      return new JobApiError('forbidden', message, remedy, { cause: error })
+    }
+  }
+  return new JobApiError('internal', 'The agent failed to answer.', "Look at the agent's own log.", {
+    cause: error,
+  })
+}
+
+function unauthorized(): JobApiError {
+  return new JobApiError(
+    'unauthorized',
+    'No running job has this token.',
+    'Send `Authorization: Bearer` with the content of the file TENON_JOB_TOKEN_FILE.',
+  )
+}

@@ -1,0 +1,111 @@
+import {
+  checkManifest,
+  type HeldJob,
+  type JobEndReason,
+  type JobManifest,
+  type ManifestTarget,
+  type RefusalCode,
+  type SignedDocument,
+} from '@tenon/core'
+import { jobManifest, type JobReport, type JobResult } from '@tenon/protocol'
+import { z } from 'zod'
+import { verify } from './crypto.ts'
+import type { JobRecord, JournalState } from './journal-state.ts'
+import type { JobExit, JobHandle } from './runtime/runtime.ts'
+
+/** How far the clocks of server and agent may be apart. */
+export const CLOCK_SKEW_MS = 300_000
+
+export interface AssignCheck {
+  document: SignedDocument
+  keys: ReadonlyMap<string, string>
+  serverId: string
+  target: ManifestTarget
+  nowMs: number
+  state: Pick<JournalState, 'jobs' | 'seen'>
+}
+
+export type AssignVerdict =
+  | { type: 'accept'; manifest: JobManifest; supersedes: JobRecord | undefined }
+  /** The very job that is held already: the server did not hear the first answer. */
+  | { type: 'again'; jobId: string; fence: number }
+  | { type: 'refuse'; jobId: string | undefined; fence: number; code: RefusalCode; message: string }
+
+/** Pure: whether this agent runs what it was given. */
+export function decideAssign(check: AssignCheck): AssignVerdict {
+  const { document, keys, serverId, target, nowMs } = check
+  const common = { keys, serverId, target, nowMs, skewMs: CLOCK_SKEW_MS, verify }
+  const verdict = checkManifest({ document, context: 'job-manifest/1', ...common }, parseManifest)
+  if (!verdict.ok) return { type: 'refuse', ...namedJob(document.text), ...verdict }
+  const { jobId, fence } = verdict.manifest
+  const held = check.state.jobs.get(jobId)
+  if (held?.fence === fence && held.document.text === document.text) return { type: 'again', jobId, fence }
+  const seen = check.state.seen.get(jobId)
+  if (seen && seen.fence >= fence) {
+    const message = `job ${jobId} was accepted here before with fencing number ${seen.fence}`
+    return { type: 'refuse', jobId, fence, code: 'seen_before', message }
+  }
+  return { type: 'accept', manifest: verdict.manifest, supersedes: held }
+}
+
+export function parseManifest(value: unknown): JobManifest | undefined {
+  const parsed = jobManifest.safeParse(value)
+  return parsed.success ? parsed.data : undefined
+}
+
+/** Which job a refused document claims to be, so that the refusal can name it. Nothing else of it is believed. */
+function namedJob(text: string): { jobId: string | undefined; fence: number } {
+  const claim = z.object({ jobId: jobManifest.shape.jobId, fence: jobManifest.shape.fence })
+  try {
+    return claim.parse(JSON.parse(text))
+  } catch {
+    return { jobId: undefined, fence: 0 }
+  }
+}
+
+export interface JobEnd {
+  outcome: JobReport['outcome']
+  reason: JobEndReason
+  exitCode: number | null
+  message: string
+}
+
+/** Pure: what a job came to, out of how its program ended and what it said itself. */
+export function decideOutcome(exit: JobExit, result: JobResult | null): JobEnd {
+  const { reason, exitCode } = exit
+  const message = result && result.message !== '' ? result.message : exit.message
+  if (reason === 'canceled') return { outcome: 'canceled', reason, exitCode, message: exit.message }
+  if (reason !== 'completed') {
+    const said = result && !result.ok && result.message !== '' ? result.message : exit.message
+    return { outcome: 'failed', reason, exitCode, message: said }
+  }
+  if (result?.ok === false) return { outcome: 'failed', reason: 'exit', exitCode, message }
+  return { outcome: 'succeeded', reason, exitCode, message }
+}
+
+export type Recovery =
+  | { type: 'deliver' }
+  | { type: 'reattach' }
+  | { type: 'gone' }
+  /** Accepted, but the runtime was never asked: it can safely start now. */
+  | { type: 'start' }
+
+/** Pure: how a new life of the agent goes on with a job of the one before. */
+export function decideRecovery(record: JobRecord, found: JobHandle | undefined): Recovery {
+  if (record.finished) return { type: 'deliver' }
+  if (record.startedAt === null) return { type: 'start' }
+  return found?.fence === record.fence ? { type: 'reattach' } : { type: 'gone' }
+}
+
+/** What the runtime holds that no journal entry knows, or knows under another fencing number. */
+export function orphans(jobs: ReadonlyMap<string, JobRecord>, found: readonly JobHandle[]): JobHandle[] {
+  return found.filter((handle) => {
+    const record = jobs.get(handle.jobId)
+    return record?.fence !== handle.fence || record.startedAt === null
+  })
+}
+
+export function heldState(record: JobRecord): HeldJob['state'] {
+  if (record.finished) return 'finished'
+  return record.startedAt === null ? 'accepted' : 'running'
+}

@@ -1,0 +1,90 @@
+import { jobOutputs, type AgentFrame, type JobContext, type JobCredential } from '@tenon/protocol'
+import type { AgentConfig } from './config.ts'
+import type { CredentialDesk } from './credentials.ts'
+import type { Identity } from './identity.ts'
+import type { JobDesk } from './job-api/routes.ts'
+import type { JobLife } from './job-life.ts'
+import type { Journal } from './journal.ts'
+import type { JournalEntry } from './journal-state.ts'
+import { installRegistryBearer } from './registry-access.ts'
+import type { InstallStore } from './store/install-store.ts'
+
+/** A job that tells its progress more often than this is not heard each time. */
+const PROGRESS_EVERY_MS = 200
+
+export interface JobDeskContext {
+  config: AgentConfig
+  identity: Identity
+  journal: Journal<JournalEntry>
+  credentials: CredentialDesk
+  /** Install agents only. */
+  store: InstallStore | undefined
+  send: (frame: AgentFrame) => boolean
+  clock: () => number
+}
+
+/** What one job may ask of the agent, and nothing of another job. */
+export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
+  const { journal, credentials, store, send, clock } = context
+  const { id, manifest } = life
+  return {
+    ...id,
+    manifest,
+    context: (waitMs) => jobContextOf(context, life, waitMs),
+    credential: async (want, waitMs) => absolute(context, await credentials.request(id, want, waitMs)),
+    secret: async (name) => decode(await store?.get('secret', name)),
+    outputsOf: async (component) => {
+      const text = decode(await store?.get('output', component))
+      return text === undefined ? undefined : jobOutputs.parse(JSON.parse(text))
+    },
+    keepOutputs: async (component, outputs) => {
+      if (component === undefined || !store) return
+      await store.put('output', component, new TextEncoder().encode(JSON.stringify(outputs)))
+    },
+    report: (outputs) =>
+      journal.append({ type: 'outputs', ...id, outputs: { ...life.record.outputs, ...outputs } }),
+    result: (result) => journal.append({ type: 'result', ...id, result }),
+    progress: ({ message, fraction }) => {
+      const now = clock()
+      if (fraction !== 1 && now - life.progressAt < PROGRESS_EVERY_MS) return
+      life.progressAt = now
+      send({ type: 'job.progress', ...id, message, fraction })
+    },
+  }
+}
+
+async function jobContextOf(context: JobDeskContext, life: JobLife, waitMs: number): Promise<JobContext> {
+  const { config, identity } = context
+  return {
+    installId: identity.installId,
+    registry: await registryOf(context, life, waitMs),
+    hostSocket: config.hostSocket ?? null,
+    serverUrl: config.serverUrl,
+    programs: config.programs,
+  }
+}
+
+/** An install's jobs read its own registry, also while the server is away; others read the vendor's. */
+async function registryOf(
+  context: JobDeskContext,
+  life: JobLife,
+  waitMs: number,
+): Promise<JobContext['registry']> {
+  const { config, identity, credentials } = context
+  if (identity.role === 'install') {
+    if (!config.registry) return null
+    const bearer = await installRegistryBearer(config.registry, life.manifest, config.proxy)
+    return { url: config.registry.url, bearer }
+  }
+  const credential = absolute(context, await credentials.request(life.id, 'registry', waitMs))
+  return { url: credential.registry, bearer: credential.bearer }
+}
+
+function absolute<C extends JobCredential>(context: JobDeskContext, credential: C): C {
+  if (credential.want !== 'registry') return credential
+  return { ...credential, registry: new URL(credential.registry, context.config.serverUrl).href }
+}
+
+function decode(bytes: Uint8Array | undefined): string | undefined {
+  return bytes && new TextDecoder().decode(bytes)
+}

@@ -1,0 +1,233 @@
+import { randomBytes } from 'node:crypto'
+import { documentDigest, signingBytes, type JobManifest, type Sign } from '@tenon/core'
+import { jobReport, type AgentFrame, type JobReport } from '@tenon/protocol'
+import type { Logger } from 'pino'
+import { sha256 } from './crypto.ts'
+import type { EventOutbox } from './event-outbox.ts'
+import { messageOf } from './errors.ts'
+import { decideOutcome, heldState, type JobEnd, type Recovery } from './job-decisions.ts'
+import { buildJobSpec, type JobSpecSettings } from './job-spec.ts'
+import type { Journal } from './journal.ts'
+import type { JobRecord, JournalEntry, JournalState } from './journal-state.ts'
+import type { LogShipper } from './log-shipper.ts'
+import { RuntimeError, type JobExit, type JobHandle, type Runtime } from './runtime/runtime.ts'
+import type { Slots } from './slots.ts'
+
+/** setTimeout takes no more. */
+const MAX_TIMER_MS = 2_147_483_647
+
+export interface JobLifeContext {
+  agentId: string
+  sign: Sign
+  journal: Journal<JournalEntry>
+  state: JournalState
+  runtime: Runtime
+  slots: Slots
+  shipper: LogShipper
+  events: EventOutbox
+  spec: JobSpecSettings
+  maxLogBytes: number
+  send: (frame: AgentFrame) => boolean
+  clock: () => number
+  log: Logger
+}
+
+/** One job from its acceptance to its signed report. Everything it decides on is in its journal record. */
+export class JobLife {
+  readonly manifest: JobManifest
+  readonly record: JobRecord
+  /** When the server was last told how far the job is. */
+  progressAt = 0
+  readonly #context: JobLifeContext
+  readonly #log: Logger
+  /** The agent stops, or the job was forgotten: nothing more is said about it. */
+  readonly #left = new AbortController()
+  readonly #canceled = new AbortController()
+  #handle: JobHandle | undefined
+  #toldStarted = false
+
+  constructor(context: JobLifeContext, record: JobRecord, manifest: JobManifest) {
+    this.#context = context
+    this.record = record
+    this.manifest = manifest
+    this.#log = context.log.child({ jobId: record.jobId, fence: record.fence })
+    if (record.cancelRequested) this.#canceled.abort()
+  }
+
+  get id(): { jobId: string; fence: number } {
+    return { jobId: this.record.jobId, fence: this.record.fence }
+  }
+
+  /** Resolves when the report is on disk, or the job was left. */
+  async live(how: Recovery): Promise<void> {
+    const { shipper, slots } = this.#context
+    if (how.type === 'deliver') {
+      if (!this.record.logEnded) shipper.add(this.record.jobId, this.record.fence, this.record.logAcked)
+      return
+    }
+    const holdsSlot = how.type === 'start' ? await slots.acquire(this.#leftOrCanceled()) : true
+    if (how.type !== 'start') slots.take()
+    try {
+      const end = await this.#toItsEnd(how)
+      if (end && !this.#left.signal.aborted) await this.#report(end)
+    } finally {
+      if (holdsSlot) slots.release()
+    }
+  }
+
+  /** From now on the job is no business of this process; it goes on running. */
+  leave(): void {
+    this.#left.abort()
+  }
+
+  async cancel(): Promise<void> {
+    if (this.record.finished || this.record.cancelRequested) return
+    await this.#context.journal.append({ type: 'cancel', ...this.id })
+    this.#canceled.abort()
+    if (this.#handle) await this.#stop('canceled')
+  }
+
+  /** What `hello` is about to tell. */
+  inventoried(): { jobId: string; fence: number; state: ReturnType<typeof heldState> } {
+    const state = heldState(this.record)
+    this.#toldStarted = state !== 'accepted'
+    return { ...this.id, state }
+  }
+
+  /** The start may have come between `hello` and `welcome`. */
+  tellStarted(): void {
+    const { startedAt, finished } = this.record
+    if (this.#toldStarted || finished || startedAt === null || !this.#handle) return
+    const { confinement } = this.#handle
+    this.#toldStarted = this.#context.send({ type: 'job.started', ...this.id, at: startedAt, confinement })
+  }
+
+  async #toItsEnd(how: Recovery): Promise<JobEnd | undefined> {
+    const { runtime, shipper } = this.#context
+    const { jobId, fence } = this.record
+    const failure = how.type === 'start' ? await this.#start() : await this.#attach()
+    if (failure !== undefined || !this.#handle) return failure
+    this.tellStarted()
+    shipper.add(jobId, fence, this.record.logAcked)
+    if (this.#canceled.signal.aborted) this.#stopSoon('canceled')
+    const deadline = this.#handle.state === 'running' ? this.#watchDeadline() : undefined
+    try {
+      const exit = await runtime.wait(jobId, this.#left.signal)
+      return decideOutcome(exit, this.record.result)
+    } catch (error) {
+      if (this.#left.signal.aborted) return undefined
+      return decideOutcome(gone(messageOf(error)), this.record.result)
+    } finally {
+      clearTimeout(deadline?.timer)
+    }
+  }
+
+  async #start(): Promise<JobEnd | undefined> {
+    const { runtime, journal, spec, clock } = this.#context
+    if (this.#left.signal.aborted) return undefined
+    if (this.#canceled.signal.aborted) return canceledBeforeStart()
+    const token = randomBytes(32).toString('base64url')
+    const at = new Date(clock()).toISOString()
+    await journal.append({ type: 'starting', ...this.id, at, tokenHash: sha256(Buffer.from(token)) })
+    if (this.#canceled.signal.aborted) return canceledBeforeStart()
+    try {
+      this.#handle = await runtime.start(buildJobSpec(this.manifest, token, spec))
+      return undefined
+    } catch (error) {
+      this.#log.error({ err: error }, 'the job could not be started')
+      const reason = error instanceof RuntimeError ? error.reason : 'start'
+      return { outcome: 'failed', reason, exitCode: null, message: messageOf(error) }
+    }
+  }
+
+  async #attach(): Promise<JobEnd | undefined> {
+    const { runtime, events } = this.#context
+    const handle = await runtime.attach(this.record.jobId)
+    if (handle?.fence !== this.record.fence) {
+      return decideOutcome(gone('Nothing of the job was left when the agent came back.'), null)
+    }
+    this.#handle = handle
+    this.#toldStarted = true
+    await events.raise('agent.reattached', this.record.jobId, { fence: handle.fence, state: handle.state })
+    return undefined
+  }
+
+  /** Counted from the journaled start, so that a restart of the agent gives no job more time. */
+  #watchDeadline(): { timer: NodeJS.Timeout | undefined } {
+    const watch: { timer: NodeJS.Timeout | undefined } = { timer: undefined }
+    const end = Date.parse(this.record.startedAt ?? '') + this.manifest.limits.timeoutSeconds * 1000
+    const check = () => {
+      const left = end - this.#context.clock()
+      if (left <= 0) this.#stopSoon('timeout')
+      else watch.timer = setTimeout(check, Math.min(left, MAX_TIMER_MS))
+    }
+    check()
+    return watch
+  }
+
+  #stopSoon(reason: 'canceled' | 'timeout'): void {
+    this.#stop(reason).catch((error: unknown) =>
+      this.#log.error({ err: error, reason }, 'the job could not be stopped'),
+    )
+  }
+
+  #stop(reason: 'canceled' | 'timeout'): Promise<void> {
+    return this.#context.runtime.stop(this.record.jobId, this.manifest.limits.graceSeconds, reason)
+  }
+
+  async #report(end: JobEnd): Promise<void> {
+    const { journal, sign, agentId, clock } = this.#context
+    const { record } = this
+    const logBytes = await this.#countLog()
+    if (this.#left.signal.aborted) return
+    const report: JobReport = jobReport.parse({
+      ...this.id,
+      agentId,
+      manifestDigest: documentDigest(record.document.text, sha256),
+      ...end,
+      result: record.result?.data ?? {},
+      outputs: record.outputs,
+      logBytes,
+      startedAt: record.startedAt,
+      finishedAt: new Date(clock()).toISOString(),
+    })
+    const signature = sign(signingBytes('job-report/1', report))
+    await journal.append({ type: 'finished', ...this.id, report, signature })
+    this.#log.info({ outcome: report.outcome, reason: report.reason }, 'job ended')
+  }
+
+  /** The whole log as the server will have it; what is past the bound is counted as dropped. */
+  async #countLog(): Promise<number> {
+    const { runtime, shipper, journal, state, events, maxLogBytes } = this.#context
+    const { jobId } = this.record
+    if (!this.#handle) return 0
+    let total = shipper.readUpTo(jobId)
+    try {
+      for await (const chunk of runtime.logs(jobId, total, this.#left.signal)) total += chunk.byteLength
+    } catch (error) {
+      this.#log.error({ err: error }, 'the log of the job could not be read to its end')
+    }
+    const dropped = total - maxLogBytes
+    if (dropped <= 0) return total
+    await journal.append({ type: 'dropped', total: state.dropped + dropped })
+    await events.raise('agent.dropped', jobId, { bytes: dropped })
+    return maxLogBytes
+  }
+
+  #leftOrCanceled(): AbortSignal {
+    return AbortSignal.any([this.#left.signal, this.#canceled.signal])
+  }
+}
+
+function canceledBeforeStart(): JobEnd {
+  return {
+    outcome: 'canceled',
+    reason: 'canceled',
+    exitCode: null,
+    message: 'The job was canceled before it started.',
+  }
+}
+
+function gone(message: string): JobExit {
+  return { reason: 'gone', exitCode: null, message }
+}

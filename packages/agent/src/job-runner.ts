@@ -1,0 +1,243 @@
+import type { ManifestTarget, SignedDocument } from '@tenon/core'
+import type { AgentFrame } from '@tenon/protocol'
+import type { Logger } from 'pino'
+import type { Welcome } from './channel/channel.ts'
+import { equalInConstantTime, sha256 } from './crypto.ts'
+import type { EventOutbox } from './event-outbox.ts'
+import { decideAssign, decideRecovery, orphans, parseManifest, type Recovery } from './job-decisions.ts'
+import { JobLife, type JobLifeContext } from './job-life.ts'
+import type { HelloContent } from './channel/handshake.ts'
+import { pause } from './pause.ts'
+
+/** How long a report waits for its log, so that the record is complete when the job ends. */
+const LOG_WAIT_MS = 10_000
+/** A report that is not settled after this is sent again, also within a session. */
+const RESEND_MS = 15_000
+/** A settled job whose log the server does not take goes after this; what it lacks is counted. */
+const SETTLED_LOG_WAIT_MS = 60_000
+
+export interface JobRunnerContext extends JobLifeContext {
+  serverId: string
+  target: ManifestTarget
+  keys: () => ReadonlyMap<string, string>
+  /** Something that must not happen happened: the agent has to end and start anew. */
+  onFatal: (error: unknown) => void
+}
+
+interface Held {
+  life: JobLife
+  /** Resolves when the acceptance is on disk. */
+  accepted: Promise<void>
+  /** Resolves when the report is on disk or the job was left. */
+  lived: Promise<void>
+  sentAt: number | undefined
+  settled: boolean
+}
+
+/** Every job of this agent, and what the server says about them. */
+export class JobRunner {
+  readonly #context: JobRunnerContext
+  readonly #held = new Map<string, Held>()
+  readonly #leaving = new AbortController()
+  readonly #log: Logger
+  readonly #events: EventOutbox
+
+  constructor(context: JobRunnerContext) {
+    this.#context = context
+    this.#log = context.log
+    this.#events = context.events
+  }
+
+  get running(): number {
+    return this.#context.slots.used
+  }
+
+  inventory(): HelloContent['inventory'] {
+    return [...this.#held.values()].map(({ life }) => life.inventoried())
+  }
+
+  /** The job that this token belongs to, as long as it runs. */
+  authenticate(token: string): JobLife | undefined {
+    const hash = sha256(Buffer.from(token))
+    for (const { life } of this.#held.values()) {
+      const { tokenHash, finished } = life.record
+      if (tokenHash && !finished && equalInConstantTime(tokenHash, hash)) return life
+    }
+    return undefined
+  }
+
+  /** Goes on with what the agent's earlier life left: before the first session. */
+  async recover(): Promise<void> {
+    const { runtime, state, journal } = this.#context
+    const found = await runtime.list()
+    for (const orphan of orphans(state.jobs, found)) {
+      await runtime.remove(orphan.jobId)
+      await this.#events.raise('agent.swept', orphan.jobId, { fence: orphan.fence })
+    }
+    for (const record of state.jobs.values()) {
+      const manifest = parseManifest(JSON.parse(record.document.text))
+      if (!manifest) {
+        this.#log.error({ jobId: record.jobId }, 'a job of the journal is not understood and is forgotten')
+        await runtime.remove(record.jobId)
+        await journal.append({ type: 'closed', jobId: record.jobId, fence: record.fence })
+        continue
+      }
+      const handle = found.find((candidate) => candidate.jobId === record.jobId)
+      const life = new JobLife(this.#context, record, manifest)
+      this.#hold(life, Promise.resolve(), decideRecovery(record, handle))
+    }
+  }
+
+  /** Accepts or refuses; an accepted job is on disk before the server hears of it. */
+  async assign(document: SignedDocument): Promise<void> {
+    if (this.#leaving.signal.aborted) return
+    const { keys, serverId, target, clock, state, journal, send } = this.#context
+    const check = { document, keys: keys(), serverId, target, nowMs: clock(), state }
+    const verdict = decideAssign(check)
+    if (verdict.type === 'refuse') return this.#refuse(verdict)
+    if (verdict.type === 'again') {
+      const { jobId, fence } = verdict
+      await this.#held.get(jobId)?.accepted
+      send({ type: 'job.accepted', jobId, fence })
+      return
+    }
+    if (verdict.supersedes) {
+      await this.#forget(verdict.supersedes.jobId)
+      return this.assign(document)
+    }
+    const { jobId, fence, expiresAt } = verdict.manifest
+    const accepted = journal.append({ type: 'accepted', jobId, fence, document, expiresAt })
+    const record = state.jobs.get(jobId)
+    if (!record) return accepted
+    const life = new JobLife(this.#context, record, verdict.manifest)
+    this.#hold(life, accepted, { type: 'start' })
+    await accepted
+    send({ type: 'job.accepted', jobId, fence })
+  }
+
+  async cancel(jobId: string, fence: number): Promise<void> {
+    const held = this.#find(jobId, fence)
+    if (held) await held.life.cancel()
+  }
+
+  /** The server has the result for good. What is left of the job goes once its log is shipped too. */
+  async settled(jobId: string, fence: number): Promise<void> {
+    const held = this.#find(jobId, fence)
+    if (!held || held.settled) return
+    held.settled = true
+    await this.#logShipped(held, SETTLED_LOG_WAIT_MS)
+    if (!this.#isHeld(held) || this.#leaving.signal.aborted || !held.settled) return
+    const dropped = this.#context.shipper.unshippedBytes(jobId)
+    if (dropped > 0) await this.#countDropped(jobId, dropped)
+    await this.#close(held)
+  }
+
+  welcomed(welcome: Welcome): void {
+    for (const { jobId, fence, verdict } of welcome.verdicts) {
+      const held = this.#find(jobId, fence)
+      if (!held || verdict === 'keep') continue
+      this.#settleInBackground(verdict === 'stop' ? held.life.cancel() : this.#forget(jobId))
+    }
+    for (const held of this.#held.values()) {
+      held.settled = false
+      held.life.tellStarted()
+      if (held.life.record.finished) this.#settleInBackground(this.#deliver(held))
+    }
+  }
+
+  /** Asked now and then: a report that the server did not settle is told again. */
+  resend(): void {
+    const before = this.#context.clock() - RESEND_MS
+    for (const held of this.#held.values()) {
+      if (held.settled || held.sentAt === undefined || held.sentAt > before) continue
+      this.#send(held)
+    }
+  }
+
+  /** Jobs go on; only this process lets go of them. */
+  async leave(): Promise<void> {
+    this.#leaving.abort()
+    for (const { life } of this.#held.values()) life.leave()
+    await Promise.allSettled([...this.#held.values()].map(({ lived }) => lived))
+  }
+
+  #hold(life: JobLife, accepted: Promise<void>, how: Recovery): void {
+    const lived = accepted.then(() => life.live(how))
+    const held: Held = { life, accepted, lived, sentAt: undefined, settled: false }
+    this.#held.set(life.record.jobId, held)
+    this.#settleInBackground(lived.then(() => this.#deliver(held)))
+  }
+
+  /** A report follows its log, but does not wait for it for ever. */
+  async #deliver(held: Held): Promise<void> {
+    const { record } = held.life
+    if (!record.finished || !this.#isHeld(held)) return
+    await this.#logShipped(held, LOG_WAIT_MS)
+    if (this.#isHeld(held) && !this.#leaving.signal.aborted) this.#send(held)
+  }
+
+  async #logShipped(held: Held, waitMs: number): Promise<void> {
+    const waited = new AbortController()
+    const signal = AbortSignal.any([waited.signal, this.#leaving.signal])
+    await Promise.race([this.#context.shipper.shipped(held.life.record.jobId), pause(waitMs, signal)])
+    waited.abort()
+  }
+
+  async #countDropped(jobId: string, bytes: number): Promise<void> {
+    const { journal, state } = this.#context
+    await journal.append({ type: 'dropped', total: state.dropped + bytes })
+    await this.#events.raise('agent.dropped', jobId, { bytes })
+  }
+
+  #send(held: Held): void {
+    const { finished } = held.life.record
+    if (!finished || !this.#context.send({ type: 'job.finished', ...finished })) return
+    held.sentAt = this.#context.clock()
+  }
+
+  /** Never reported: the server has no use for it, or gave it to somebody else. */
+  async #forget(jobId: string): Promise<void> {
+    const held = this.#held.get(jobId)
+    if (!held) return
+    held.life.leave()
+    // A start that is under way has to end first, or what it starts would stay.
+    await held.lived
+    await this.#close(held)
+  }
+
+  async #close(held: Held): Promise<void> {
+    const { shipper, runtime, journal } = this.#context
+    const { id } = held.life
+    shipper.remove(id.jobId)
+    try {
+      await runtime.remove(id.jobId)
+    } catch (error) {
+      this.#log.error({ err: error, jobId: id.jobId }, 'a job was not removed; the next start sweeps it')
+    }
+    if (this.#held.get(id.jobId) === held) this.#held.delete(id.jobId)
+    await journal.append({ type: 'closed', ...id })
+  }
+
+  #refuse(refusal: Extract<ReturnType<typeof decideAssign>, { type: 'refuse' }>): void {
+    const { jobId, fence, code, message } = refusal
+    this.#log.warn({ jobId, fence, code }, `manifest refused: ${message}`)
+    if (jobId === undefined) return
+    const frame: AgentFrame = { type: 'job.refused', jobId, fence, code, message }
+    this.#context.send(frame)
+  }
+
+  #find(jobId: string, fence: number): Held | undefined {
+    const held = this.#held.get(jobId)
+    return held?.life.record.fence === fence ? held : undefined
+  }
+
+  #isHeld(held: Held): boolean {
+    return this.#held.get(held.life.record.jobId) === held
+  }
+
+  #settleInBackground(work: Promise<void>): void {
+    work.catch((error: unknown) => {
+      if (!this.#leaving.signal.aborted) this.#context.onFatal(error)
+    })
+  }
+}

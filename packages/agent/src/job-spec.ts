@@ -1,0 +1,37 @@
+import path from 'node:path'
+import type { JobManifest } from '@tenon/core'
+import type { JobSpec } from './runtime/runtime.ts'
+
+const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+
+export interface JobSpecSettings {
+  node: string
+  /** Folder with `job.mjs`, the program that a job runs. */
+  programs: string
+  apiSocket: string
+  hostSocket: string | undefined
+}
+
+/** Pure: everything a job gets. A job starts in its own folder, so its token's file is named from there. */
+export function buildJobSpec(manifest: JobManifest, token: string, settings: JobSpecSettings): JobSpec {
+  const { programs, apiSocket, hostSocket } = settings
+  return {
+    jobId: manifest.jobId,
+    fence: manifest.fence,
+    command: [settings.node, path.join(programs, 'job.mjs')],
+    env: {
+      TENON_JOB_URL: `unix:${apiSocket}`,
+      TENON_JOB_TOKEN_FILE: 'token',
+      PATH: SYSTEM_PATH,
+    },
+    files: { token },
+    // A socket can be connected to through a read-only mount; a job must not be able to put another in its place.
+    mounts: [
+      { path: path.dirname(apiSocket), writable: false },
+      { path: programs, writable: false },
+      ...(hostSocket === undefined ? [] : [{ path: path.dirname(hostSocket), writable: false }]),
+    ],
+    network: 'egress',
+    limits: { ...manifest.limits },
+  }
+}

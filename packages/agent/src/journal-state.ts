@@ -1,0 +1,173 @@
+import type { AuditHead, SignedDocument } from '@tenon/core'
+import type { AgentEvent, JobReport, JobResult } from '@tenon/protocol'
+
+/** Outputs as they go into the report: a sensitive one has no value here. */
+export type ReportedOutputs = JobReport['outputs']
+
+interface OfJob {
+  jobId: string
+  fence: number
+}
+
+/** What the journal holds. Each entry sets, none adds, so that reading one twice changes nothing. */
+export type JournalEntry =
+  | ({ type: 'accepted'; document: SignedDocument; expiresAt: string } & OfJob)
+  /** Written before the runtime is asked, so that "never started" and "gone" can be told apart later. */
+  | ({ type: 'starting'; at: string; tokenHash: string } & OfJob)
+  | ({ type: 'cancel' } & OfJob)
+  | ({ type: 'result'; result: JobResult } & OfJob)
+  | ({ type: 'outputs'; outputs: ReportedOutputs } & OfJob)
+  | ({ type: 'log'; acked: number; ended: boolean } & OfJob)
+  | ({ type: 'finished'; report: JobReport; signature: string } & OfJob)
+  /** Settled or forgotten: nothing of the job is left but its number in `seen`. */
+  | ({ type: 'closed' } & OfJob)
+  | ({ type: 'seen'; expiresAt: string } & OfJob)
+  | { type: 'head'; head: AuditHead }
+  | { type: 'event'; event: AgentEvent; signature: string }
+  | { type: 'event.acked'; seq: number }
+  | { type: 'event.next'; seq: number }
+  | { type: 'dropped'; total: number }
+
+export interface JobRecord extends OfJob {
+  document: SignedDocument
+  expiresAt: string
+  startedAt: string | null
+  tokenHash: string | null
+  cancelRequested: boolean
+  result: JobResult | null
+  outputs: ReportedOutputs
+  logAcked: number
+  logEnded: boolean
+  finished: { report: JobReport; signature: string } | null
+}
+
+export interface JournalState {
+  jobs: Map<string, JobRecord>
+  /** Every job ever accepted here, with its highest fencing number, until its manifest has expired. */
+  seen: Map<string, { fence: number; expiresAt: string }>
+  head: AuditHead | null
+  events: Map<number, { event: AgentEvent; signature: string }>
+  nextEvent: number
+  /** Log bytes that were not shipped, ever. */
+  dropped: number
+}
+
+export function emptyState(): JournalState {
+  return { jobs: new Map(), seen: new Map(), head: null, events: new Map(), nextEvent: 1, dropped: 0 }
+}
+
+export function applyEntry(state: JournalState, entry: JournalEntry): void {
+  switch (entry.type) {
+    case 'accepted':
+      return accept(state, entry)
+    case 'seen':
+      return see(state, entry)
+    case 'closed':
+      if (state.jobs.get(entry.jobId)?.fence === entry.fence) state.jobs.delete(entry.jobId)
+      return
+    case 'head':
+      state.head = entry.head
+      return
+    case 'event':
+      state.events.set(entry.event.seq, { event: entry.event, signature: entry.signature })
+      state.nextEvent = Math.max(state.nextEvent, entry.event.seq + 1)
+      return
+    case 'event.acked':
+      state.events.delete(entry.seq)
+      return
+    case 'event.next':
+      state.nextEvent = Math.max(state.nextEvent, entry.seq)
+      return
+    case 'dropped':
+      state.dropped = entry.total
+      return
+    default:
+      return applyToJob(state, entry)
+  }
+}
+
+type JobEntry = Extract<
+  JournalEntry,
+  { type: 'starting' | 'cancel' | 'result' | 'outputs' | 'log' | 'finished' }
+>
+
+function applyToJob(state: JournalState, entry: JobEntry): void {
+  const job = state.jobs.get(entry.jobId)
+  if (!job || job.fence !== entry.fence) return
+  switch (entry.type) {
+    case 'starting':
+      job.startedAt = entry.at
+      job.tokenHash = entry.tokenHash
+      return
+    case 'cancel':
+      job.cancelRequested = true
+      return
+    case 'result':
+      job.result = entry.result
+      return
+    case 'outputs':
+      job.outputs = entry.outputs
+      return
+    case 'log':
+      job.logAcked = entry.acked
+      job.logEnded = entry.ended
+      return
+    case 'finished':
+      job.finished = { report: entry.report, signature: entry.signature }
+      return
+  }
+}
+
+function accept(state: JournalState, entry: Extract<JournalEntry, { type: 'accepted' }>): void {
+  const known = state.seen.get(entry.jobId)
+  if (known && known.fence >= entry.fence) return
+  see(state, entry)
+  state.jobs.set(entry.jobId, {
+    jobId: entry.jobId,
+    fence: entry.fence,
+    document: entry.document,
+    expiresAt: entry.expiresAt,
+    startedAt: null,
+    tokenHash: null,
+    cancelRequested: false,
+    result: null,
+    outputs: {},
+    logAcked: 0,
+    logEnded: false,
+    finished: null,
+  })
+}
+
+function see(state: JournalState, entry: { jobId: string; fence: number; expiresAt: string }): void {
+  const known = state.seen.get(entry.jobId)
+  if (known && known.fence >= entry.fence) return
+  state.seen.set(entry.jobId, { fence: entry.fence, expiresAt: entry.expiresAt })
+}
+
+/** The fewest entries that rebuild the state. A number whose manifest expired before `expiredBeforeMs` protects nothing any more. */
+export function snapshotEntries(state: JournalState, expiredBeforeMs: number): JournalEntry[] {
+  const entries: JournalEntry[] = []
+  for (const job of state.jobs.values()) entries.push(...jobEntries(job))
+  for (const [jobId, { fence, expiresAt }] of state.seen) {
+    if (state.jobs.get(jobId)?.fence === fence) continue
+    if (Date.parse(expiresAt) < expiredBeforeMs) continue
+    entries.push({ type: 'seen', jobId, fence, expiresAt })
+  }
+  if (state.head) entries.push({ type: 'head', head: state.head })
+  for (const stored of state.events.values()) entries.push({ type: 'event', ...stored })
+  entries.push({ type: 'event.next', seq: state.nextEvent }, { type: 'dropped', total: state.dropped })
+  return entries
+}
+
+function jobEntries(job: JobRecord): JournalEntry[] {
+  const { jobId, fence, document, expiresAt, startedAt, tokenHash } = job
+  const of = { jobId, fence }
+  const entries: JournalEntry[] = [{ type: 'accepted', ...of, document, expiresAt }]
+  if (startedAt !== null) entries.push({ type: 'starting', ...of, at: startedAt, tokenHash: tokenHash ?? '' })
+  if (job.cancelRequested) entries.push({ type: 'cancel', ...of })
+  if (job.result) entries.push({ type: 'result', ...of, result: job.result })
+  if (Object.keys(job.outputs).length > 0) entries.push({ type: 'outputs', ...of, outputs: job.outputs })
+  entries.push({ type: 'log', ...of, acked: job.logAcked, ended: job.logEnded })
+  if (job.finished) entries.push({ type: 'finished', ...of, ...job.finished })
+  return entries
+}

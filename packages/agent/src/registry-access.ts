@@ -1,0 +1,63 @@
+import { readFile } from 'node:fs/promises'
+import type { JobManifest } from '@tenon/core'
+import { z } from 'zod'
+import { withSlash } from './enrol.ts'
+import { AgentError, messageOf } from './errors.ts'
+import { postJson, type JsonAnswer } from './http.ts'
+import type { ProxySettings } from './proxy.ts'
+
+export interface RegistrySettings {
+  url: string
+  /** Read at each use, so that a rotated key needs no restart. */
+  keyFile: string
+}
+
+export interface RepositoryGrant {
+  name: string
+  actions: ('pull' | 'push')[]
+}
+
+/** Pure: a sync writes the install registry, everything else reads what its manifest names. */
+export function grantsFor(manifest: JobManifest): RepositoryGrant[] {
+  if (manifest.kind === 'sync') return [{ name: '*', actions: ['pull', 'push'] }]
+  const names = new Set<string>()
+  for (const { plugin, artifacts } of manifest.operations) {
+    if (plugin.digest !== null) names.add(plugin.repository)
+    for (const { repository } of artifacts) names.add(repository)
+  }
+  return [...names].map((name) => ({ name, actions: ['pull'] }))
+}
+
+/** A short bearer of the install registry for one job. */
+export async function installRegistryBearer(
+  settings: RegistrySettings,
+  manifest: JobManifest,
+  proxy: ProxySettings,
+): Promise<string> {
+  const url = new URL('token', withSlash(settings.url))
+  const { timeoutSeconds, graceSeconds } = manifest.limits
+  const body = {
+    subject: manifest.jobId,
+    ttlSeconds: Math.min(timeoutSeconds + graceSeconds, 86_400),
+    repositories: grantsFor(manifest),
+  }
+  let answer: JsonAnswer
+  try {
+    const key = (await readFile(settings.keyFile, 'utf8')).trim()
+    answer = await postJson(url, body, { proxy, headers: { authorization: `Bearer ${key}` } })
+  } catch (error) {
+    throw unavailable(messageOf(error), error)
+  }
+  const parsed = z.object({ bearer: z.string().min(1) }).safeParse(answer.body)
+  if (answer.status >= 300 || !parsed.success) throw unavailable(`it answered ${answer.status}`, undefined)
+  return parsed.data.bearer
+}
+
+function unavailable(why: string, cause: unknown): AgentError {
+  return new AgentError(
+    'registry_unavailable',
+    `The install registry gives no access: ${why}.`,
+    'Check that the install registry runs and that TENON_REGISTRY_KEY_FILE holds its key.',
+    { cause },
+  )
+}

@@ -1,0 +1,27 @@
+import { describe, expect, it } from 'vitest'
+import { exitReason } from './exit-reason.ts'
+import type { ExitFacts } from './exit-reason.ts'
+
+const plain: ExitFacts = { code: 0, cause: 'none', oomKills: 0, overMemory: false, stopReason: undefined }
+
+describe('the reason of an end', () => {
+  it.each<[string, Partial<ExitFacts>, string]>([
+    ['a job that ended with 0', {}, 'completed'],
+    ['a job that ended with another code', { code: 3 }, 'exit'],
+    ['a code past 128 that no signal has', { code: 255 }, 'exit'],
+    ['a job killed from outside', { code: 137 }, 'signal'],
+    ['a job that the kernel killed for memory', { code: 137, oomKills: 1 }, 'oom'],
+    ['a job that failed since its child was killed for memory', { code: 1, oomKills: 1 }, 'oom'],
+    ['a job that lived through the kill of its child', { oomKills: 1 }, 'completed'],
+    ['a job that the agent killed for memory', { code: 137, overMemory: true }, 'oom'],
+    ['a job past its time limit', { code: 143, cause: 'timeout' }, 'timeout'],
+    ['a canceled job that ended well', { cause: 'stopped', stopReason: 'canceled' }, 'canceled'],
+    ['a job that the agent stopped at its limit', { cause: 'stopped', stopReason: 'timeout' }, 'timeout'],
+    ['a stop that came after the end', { stopReason: 'canceled' }, 'completed'],
+    ['a canceled job whose launcher died', { code: null, stopReason: 'canceled' }, 'canceled'],
+    ['a job over memory whose launcher died', { code: null, overMemory: true }, 'oom'],
+    ['a job that nobody saw end', { code: null }, 'gone'],
+  ])('%s', (_, facts, reason) => {
+    expect(exitReason({ ...plain, ...facts }).reason).toBe(reason)
+  })
+})
