@@ -20,6 +20,8 @@ beforeEach(async () => {
   for (const name of ['web', 'db']) {
     await mkdir(join(folder, 'src', name, '.git'), { recursive: true })
     await writeFile(join(folder, 'src', name, 'deploy.sh'), `echo ${name}\n`)
+    await writeFile(join(folder, 'src', name, 'notes.md'), '')
+    await writeFile(join(folder, 'src', name, '.tenonignore'), '*.md\n')
     await writeFile(
       join(folder, 'components', `${name}.toml`),
       `name = "${name}"\ntype = "script"\nsource = "../src/${name}"\n`,
@@ -52,7 +54,7 @@ describe('building an app', () => {
     expect(sent?.body).toMatchObject({ components: [{ name: 'db' }, { name: 'web' }] })
   })
 
-  it('sends a source without its history', async () => {
+  it('sends a source without its history and what it says to ignore', async () => {
     await create('--component', 'web')
     expect(api.callsOf('sources.put')).toHaveLength(1)
     const target = await temporaryFolder()
@@ -100,7 +102,7 @@ describe('building an app', () => {
     expect(api.callsOf('sources.put')).toEqual([])
   })
 
-  it('notices when the server stored other bytes', async () => {
+  it('notices when the server stored another number of bytes', async () => {
     api.handlers['sources.put'] = () => ({ digest: `sha256:${'0'.repeat(64)}`, size: 1 })
     expect((await create()).code).toBe(7)
   })

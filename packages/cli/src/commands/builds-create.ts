@@ -1,7 +1,7 @@
 import { packFolder } from '@tenon/oci'
 import type { CallOutput, Client } from '@tenon/protocol'
+import { readIgnore } from '../app-config/ignore-file.ts'
 import type { Cli } from '../cli.ts'
-import { sha256 } from '../crypto.ts'
 import { CliError, usageError } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
 import { lastLogLines } from '../follow/log-tail.ts'
@@ -53,10 +53,11 @@ function chosen(known: readonly string[], wanted: readonly string[] | undefined)
 }
 
 async function sendSource(cli: Cli, client: Client, name: string, folder: string): Promise<string> {
+  const ignore = await readIgnore(folder)
   const packed = await withProgress(
     cli.io,
     () => `packing the source of ${name}`,
-    packFolder(folder, { ignore: isLeftOut, maxBytes: MOST_SOURCE_BYTES }),
+    packFolder(folder, { ignore, maxBytes: MOST_SOURCE_BYTES }),
   ).catch((cause: unknown) => {
     throw new CliError(
       EXIT.usage,
@@ -69,16 +70,10 @@ async function sendSource(cli: Cli, client: Client, name: string, folder: string
     () => `sending the source of ${name} (${bytes(packed.length)})`,
     client.call('sources.put', { body: packed }),
   )
-  const digest = `sha256:${sha256(packed)}`
-  if (sent.digest === digest) return digest
+  if (sent.size === packed.length) return sent.digest
   throw new CliError(EXIT.internal, `the server stored other bytes than were sent for ${name}`, {
     next: 'a proxy on the way may change uploads; try again without it',
   })
-}
-
-/** Neither history nor a local server's data is part of a source. */
-function isLeftOut(path: string): boolean {
-  return path === '.git' || path === '.tenon' || path.endsWith('/.git')
 }
 
 async function followBuilds(cli: Cli, client: Client, started: readonly Build[]): Promise<Build[]> {

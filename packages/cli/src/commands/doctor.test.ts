@@ -40,7 +40,7 @@ describe('the doctor', () => {
     const { code, checks } = await examine()
     expect(code).toBe(0)
     for (const name of ['node', 'config', 'sign-in', 'server', 'clock', 'token', 'agents', 'jobs']) {
-      expect(checks[name], name).toMatchObject({ status: 'ok', remedy: null })
+      expect(checks[name]).toMatchObject({ status: 'ok', remedy: null })
     }
     expect(checks['bundles']).toMatchObject({
       status: 'warn',

@@ -49,7 +49,7 @@ describe('signing in', () => {
 
   it('takes no path, no credentials and no other scheme in the address', async () => {
     for (const url of ['ftp://x', 'https://a:b@x', 'https://x/path', 'nonsense']) {
-      expect((await home.run(['login', '--url', url], { stdin: TOKEN })).code, url).toBe(2)
+      expect((await home.run(['login', '--url', url], { stdin: TOKEN })).code).toBe(2)
     }
   })
 })

@@ -53,7 +53,7 @@ describe('a log on a terminal', () => {
         )
         const text = filtered(chunks)
         expect(text).toBe(filtered([bytes]))
-        // oxlint-disable-next-line no-control-regex -- the subject
+        // oxlint-disable no-control-regex -- the subject
         expect(text.replace(/\u001B\[[0-9;:]*m/g, '')).not.toMatch(
           /[\u0000-\u0008\u000B-\u001F\u007F-\u009F]/,
         )

@@ -34,8 +34,8 @@ function spki(key: KeyObject): string {
 /** A chain as the server keeps it, with a fact for each entry. */
 export function sealChain(chain: string, facts: readonly AuditFact[]): SealedEntry[] {
   let head: AuditHead = emptyHead(chain)
-  return facts.map((fact) => {
-    const sealed = sealEntry(head, fact, AT, sha256)
+  return facts.map((given) => {
+    const sealed = sealEntry(head, given, AT, sha256)
     head = { chain, seq: sealed.seq, hash: sealed.hash }
     return sealed
   })
