@@ -44,7 +44,6 @@ export class JobLife {
   readonly #left = new AbortController()
   readonly #canceled = new AbortController()
   #handle: JobHandle | undefined
-  #toldStarted = false
 
   constructor(context: JobLifeContext, record: JobRecord, manifest: JobManifest) {
     this.#context = context
@@ -89,17 +88,15 @@ export class JobLife {
 
   /** What `hello` is about to tell. */
   inventoried(): { jobId: string; fence: number; state: ReturnType<typeof heldState> } {
-    const state = heldState(this.record)
-    this.#toldStarted = state !== 'accepted'
-    return { ...this.id, state }
+    return { ...this.id, state: heldState(this.record) }
   }
 
-  /** The start may have come between `hello` and `welcome`. */
+  /** Told in each session: the one before may have been cut before the server heard it. */
   tellStarted(): void {
     const { startedAt, finished } = this.record
-    if (this.#toldStarted || finished || startedAt === null || !this.#handle) return
+    if (finished || startedAt === null || !this.#handle) return
     const { confinement } = this.#handle
-    this.#toldStarted = this.#context.send({ type: 'job.started', ...this.id, at: startedAt, confinement })
+    this.#context.send({ type: 'job.started', ...this.id, at: startedAt, confinement })
   }
 
   async #toItsEnd(how: Recovery): Promise<JobEnd | undefined> {
@@ -147,7 +144,6 @@ export class JobLife {
       return decideOutcome(gone('Nothing of the job was left when the agent came back.'), null)
     }
     this.#handle = handle
-    this.#toldStarted = true
     await events.raise('agent.reattached', this.record.jobId, { fence: handle.fence, state: handle.state })
     return undefined
   }

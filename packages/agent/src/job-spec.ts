@@ -10,6 +10,8 @@ export interface JobSpecSettings {
   programs: string
   apiSocket: string
   hostSocket: string | undefined
+  /** The fake runtime plays what the first operation's config says under `fake`. */
+  isFake: boolean
 }
 
 /** Pure: everything a job gets. A job starts in its own folder, so its token's file is named from there. */
@@ -23,6 +25,7 @@ export function buildJobSpec(manifest: JobManifest, token: string, settings: Job
       TENON_JOB_URL: `unix:${apiSocket}`,
       TENON_JOB_TOKEN_FILE: 'token',
       PATH: SYSTEM_PATH,
+      ...(settings.isFake ? { TENON_FAKE: JSON.stringify(manifest.operations[0]?.config['fake'] ?? {}) } : {}),
     },
     files: { token },
     // A socket can be connected to through a read-only mount; a job must not be able to put another in its place.
