@@ -35,7 +35,7 @@ describe('the state of the journal', () => {
         const state = replay(entries)
         const again = replay(snapshotEntries(state, 0))
         expect(again.jobs).toEqual(state.jobs)
-        expect(new Map([...again.seen].sort())).toEqual(new Map([...state.seen].sort()))
+        expect(new Map([...again.seen].toSorted())).toEqual(new Map([...state.seen].toSorted()))
         expect(again.events).toEqual(state.events)
         expect(again.nextEvent).toBe(state.nextEvent)
         expect(again.dropped).toBe(state.dropped)

@@ -147,10 +147,12 @@ export class ContractServer {
     await waitUntil(`session ${number}`, () => this.sessions >= number)
   }
 
+  /** Throws when the agent said anything that the contract does not allow. */
   async close(): Promise<void> {
     for (const client of this.#ws.clients) client.terminate()
     this.#http.closeAllConnections()
     await new Promise((resolve) => this.#http.close(resolve))
+    if (this.problems.length > 0) throw new Error(`the agent broke the contract: ${this.problems.join('; ')}`)
   }
 
   async #answer(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
