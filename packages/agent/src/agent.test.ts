@@ -79,7 +79,10 @@ describe('a job', () => {
     [{ reason: 'oom' }, { outcome: 'failed', reason: 'oom' }],
     [{ startFailure: 'start' }, { outcome: 'failed', reason: 'start', exitCode: null }],
     [{ startFailure: 'image' }, { outcome: 'failed', reason: 'image' }],
-    [{ vanishesAfterMs: 5, untilReleased: true }, { outcome: 'failed', reason: 'gone' }],
+    [
+      { vanishesAfterMs: 5, untilReleased: true },
+      { outcome: 'failed', reason: 'gone' },
+    ],
   ])('that ends with %o is reported as %o', async (fake, expected) => {
     await startAgent()
     const manifest = server.manifest({}, fake)
@@ -158,7 +161,9 @@ describe('a job', () => {
     const { report } = await server.heard('job.finished', manifest.jobId)
     expect(report.logBytes).toBe(70_000)
     expect(server.logs.get(manifest.jobId)?.byteLength).toBe(70_000)
-    await waitUntil('the drop', () => server.all('event').find(({ event }) => event.action === 'agent.dropped'))
+    await waitUntil('the drop', () =>
+      server.all('event').find(({ event }) => event.action === 'agent.dropped'),
+    )
     await waitUntil('the count', () => server.all('heartbeat').find(({ dropped }) => dropped === 30_000))
   })
 
@@ -215,7 +220,9 @@ describe('after a restart', () => {
     const hellos = server.all('hello')
     expect(hellos[1]!.bootCounter).toBe(hellos[0]!.bootCounter + 1)
     expect(hellos[1]!.inventory).toEqual([{ jobId, fence: 1, state: 'running' }])
-    await waitUntil('the event', () => server.all('event').find(({ event }) => event.action === 'agent.reattached'))
+    await waitUntil('the event', () =>
+      server.all('event').find(({ event }) => event.action === 'agent.reattached'),
+    )
     runtime.release(jobId)
     const { report } = await server.heard('job.finished', jobId)
     expect(report).toMatchObject({ outcome: 'succeeded', logBytes: 18 })

@@ -73,7 +73,9 @@ describe('the lock of a folder', () => {
     const gone = { pid: child.pid, startTime: '1', boot: 'x' }
     await writeFile(path.join(dir, 'agent.lock'), JSON.stringify(gone))
     await lockFolder(dir)
-    expect(JSON.parse(await readFile(path.join(dir, 'agent.lock'), 'utf8'))).toMatchObject({ pid: process.pid })
+    expect(JSON.parse(await readFile(path.join(dir, 'agent.lock'), 'utf8'))).toMatchObject({
+      pid: process.pid,
+    })
   })
 
   it('is not held by another process that got the same pid later', async () => {

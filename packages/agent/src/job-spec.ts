@@ -25,7 +25,9 @@ export function buildJobSpec(manifest: JobManifest, token: string, settings: Job
       TENON_JOB_URL: `unix:${apiSocket}`,
       TENON_JOB_TOKEN_FILE: 'token',
       PATH: SYSTEM_PATH,
-      ...(settings.isFake ? { TENON_FAKE: JSON.stringify(manifest.operations[0]?.config['fake'] ?? {}) } : {}),
+      ...(settings.isFake
+        ? { TENON_FAKE: JSON.stringify(manifest.operations[0]?.config['fake'] ?? {}) }
+        : {}),
     },
     files: { token },
     // A socket can be connected to through a read-only mount; a job must not be able to put another in its place.

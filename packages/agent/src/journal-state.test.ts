@@ -1,6 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { applyEntry, emptyState, snapshotEntries, type JournalEntry, type JournalState } from './journal-state.ts'
+import {
+  applyEntry,
+  emptyState,
+  snapshotEntries,
+  type JournalEntry,
+  type JournalState,
+} from './journal-state.ts'
 
 const FAR = '2100-01-01T00:00:00.000Z'
 const document = { text: '{}', keyId: 'key', signature: 'AA==' }

@@ -9,7 +9,9 @@ describe('the proxy for an address', () => {
     expect(via('https://a.example')).toBe('http://secure:1')
     expect(via('wss://a.example')).toBe('http://secure:1')
     expect(via('ws://a.example')).toBe('http://plain:1')
-    expect(proxyFor(new URL('https://a'), { httpProxy: 'x', httpsProxy: undefined, noProxy: '' })).toBeUndefined()
+    expect(
+      proxyFor(new URL('https://a'), { httpProxy: 'x', httpsProxy: undefined, noProxy: '' }),
+    ).toBeUndefined()
   })
 
   it.each([

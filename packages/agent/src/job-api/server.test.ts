@@ -87,11 +87,16 @@ function call(spec: JobSpec, method: string, url: string, body?: unknown, token?
   const socketPath = spec.env['TENON_JOB_URL']!.slice('unix:'.length)
   const authorization = `Bearer ${token ?? spec.files['token']}`
   return new Promise((resolve, reject) => {
-    const request = http.request({ socketPath, method, path: url, headers: { authorization } }, (response) => {
-      let text = ''
-      response.on('data', (part: Buffer) => (text += part.toString()))
-      response.on('end', () => resolve({ status: response.statusCode ?? 0, body: JSON.parse(text) as never }))
-    })
+    const request = http.request(
+      { socketPath, method, path: url, headers: { authorization } },
+      (response) => {
+        let text = ''
+        response.on('data', (part: Buffer) => (text += part.toString()))
+        response.on('end', () =>
+          resolve({ status: response.statusCode ?? 0, body: JSON.parse(text) as never }),
+        )
+      },
+    )
     request.on('error', reject)
     request.end(typeof body === 'string' ? body : body === undefined ? undefined : JSON.stringify(body))
   })
@@ -133,9 +138,14 @@ describe('the job API', () => {
   it('keeps sensitive outputs in the install and reports the others', async () => {
     await startAgent()
     const { manifest, spec } = await startJob()
-    const outputs = { url: { sensitive: false, value: 'http://x' }, password: { sensitive: true, value: 'p' } }
+    const outputs = {
+      url: { sensitive: false, value: 'http://x' },
+      password: { sensitive: true, value: 'p' },
+    }
     expect((await call(spec, 'PUT', '/v1/outputs', outputs)).status).toBe(200)
-    expect((await call(spec, 'PUT', '/v1/result', { ok: true, message: 'up', data: { port: 1 } })).status).toBe(200)
+    expect(
+      (await call(spec, 'PUT', '/v1/result', { ok: true, message: 'up', data: { port: 1 } })).status,
+    ).toBe(200)
     expect((await call(spec, 'GET', '/v1/outputs/web')).body).toEqual(outputs)
     expect((await call(spec, 'GET', '/v1/outputs/other')).status).toBe(404)
     release(manifest.jobId)
@@ -183,7 +193,10 @@ describe('the job API', () => {
     await startAgent()
     const { manifest, spec } = await startJob()
     await call(spec, 'PUT', '/v1/progress', { message: 'half', fraction: 0.5 })
-    expect(await server.heard('job.progress', manifest.jobId)).toMatchObject({ message: 'half', fraction: 0.5 })
+    expect(await server.heard('job.progress', manifest.jobId)).toMatchObject({
+      message: 'half',
+      fraction: 0.5,
+    })
   })
 
   it('gets an install job a short bearer of the install registry, for what its manifest names', async () => {

@@ -73,7 +73,11 @@ export class ContractServer {
 
   get joinToken(): string {
     const secret = randomBytes(32).toString('base64url')
-    return formatJoinToken({ id: newId('joinToken'), secret, fingerprint: fingerprint(this.keys[0]!.key.publicKey) })
+    return formatJoinToken({
+      id: newId('joinToken'),
+      secret,
+      fingerprint: fingerprint(this.keys[0]!.key.publicKey),
+    })
   }
 
   /** The new key is vouched for by the one before it. */
@@ -165,7 +169,12 @@ export class ContractServer {
     const { serverId } = this
     if (request.url === '/agent/v1/prove') {
       const { nonce } = proveRequest.parse(JSON.parse(text))
-      const statement = signingBytes('server-challenge/1', { agentId: '', agentNonce: nonce, nonce: '', serverId })
+      const statement = signingBytes('server-challenge/1', {
+        agentId: '',
+        agentNonce: nonce,
+        nonce: '',
+        serverId,
+      })
       const { link, key } = this.current
       return reply(200, { serverId, keyId: link.keyId, signature: key.sign(statement), keys })
     }
