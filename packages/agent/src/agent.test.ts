@@ -38,6 +38,7 @@ function config(changes: Partial<AgentConfig> = {}): AgentConfig {
     slots: 2,
     registry: undefined,
     hostSocket: undefined,
+    lentPaths: [],
     storeKeyFile: path.join(dir, 'store.key'),
     programs: '/programs',
     proxy: { httpsProxy: undefined, httpProxy: undefined, noProxy: undefined },

@@ -1,4 +1,4 @@
-import { canonicalText, signingBytes, type Sha256, type Verify } from './canonical.ts'
+import { canonicalText, hasLoneSurrogate, signingBytes, type Sha256, type Verify } from './canonical.ts'
 import type { Json } from './json.ts'
 
 /** One fact. `prev` is the hash of the entry before it in the same chain, so nothing in between can change unseen. */
@@ -129,7 +129,7 @@ function checkEntry(head: AuditHead, sealed: SealedEntry, sha256: Sha256): Audit
       message: `entry ${head.seq + 1} is missing: entry ${seq} follows ${head.seq}`,
     }
   }
-  if (hashBody(sealed.body, sha256) !== sealed.hash) {
+  if (hasLoneSurrogate(sealed.body) || hashBody(sealed.body, sha256) !== sealed.hash) {
     return { seq, code: 'changed', message: `entry ${seq} was changed: its content does not have its hash` }
   }
   const entry = parseEntry(sealed.body)

@@ -18,6 +18,20 @@ export function canonicalBytes(value: unknown): Uint8Array {
   return encoder.encode(canonicalText(value))
 }
 
+/** Text with half a surrogate pair shares its bytes with other text, so no hash or signature over it counts. */
+export function hasLoneSurrogate(text: string): boolean {
+  return /\p{Surrogate}/u.test(text)
+}
+
+/** Decoders are lenient about padding and unused bits; this one form alone is what a signer writes. */
+export function isExactBase64(text: string): boolean {
+  try {
+    return btoa(atob(text)) === text
+  } catch {
+    return false
+  }
+}
+
 /** `context` keeps a signature made for one purpose from being used for another. */
 export function signingBytes(context: SigningContext, value: unknown): Uint8Array {
   return encoder.encode(`tenon/${context}\n${canonicalText(value)}`)

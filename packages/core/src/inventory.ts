@@ -1,4 +1,4 @@
-import type { JobStatus } from './states.ts'
+import { jobStates, type JobStatus } from './states.ts'
 
 /** What an agent's journal and runtime hold of a job at the start of a session. */
 export interface HeldJob {
@@ -25,6 +25,8 @@ export interface Reconciliation {
   requeue: string[]
   /** Was `lost`, and its agent is back with it. */
   recover: string[]
+  /** Was `running` or `lost`, and its agent is back without it: it ends as failed, with the reason `gone`. */
+  gone: string[]
 }
 
 /** Pure: one answer for everything that either side holds, so that no job is forgotten and none has two holders. */
@@ -34,8 +36,8 @@ export function reconcile(
   known: readonly KnownJob[],
 ): Reconciliation {
   const byId = new Map(known.map((job) => [job.jobId, job]))
-  const heldIds = new Set(held.map((job) => job.jobId))
-  const result: Reconciliation = { verdicts: [], requeue: [], recover: [] }
+  const heldLeases = new Set(held.map(leaseOf))
+  const result: Reconciliation = { verdicts: [], requeue: [], recover: [], gone: [] }
   for (const job of held) {
     const mine = byId.get(job.jobId)
     const verdict = verdictOn(agentId, job, mine)
@@ -43,15 +45,20 @@ export function reconcile(
     if (verdict !== 'forget' && mine?.status === 'lost') result.recover.push(job.jobId)
   }
   for (const job of known) {
-    const unseen = job.agentId === agentId && !heldIds.has(job.jobId)
-    if (unseen && job.status === 'assigned') result.requeue.push(job.jobId)
+    if (job.agentId !== agentId || heldLeases.has(leaseOf(job))) continue
+    if (job.status === 'assigned') result.requeue.push(job.jobId)
+    if (job.status === 'running' || job.status === 'lost') result.gone.push(job.jobId)
   }
   return result
 }
 
+/** A job held under an older fencing number is another life of it, not the one that the server waits for. */
+function leaseOf(job: { jobId: string; fence: number }): string {
+  return `${job.jobId}/${job.fence}`
+}
+
 function verdictOn(agentId: string, held: HeldJob, known: KnownJob | undefined): Verdict {
   if (!known || known.agentId !== agentId || known.fence !== held.fence) return 'forget'
-  if (known.status === 'succeeded' || known.status === 'failed' || known.status === 'canceled')
-    return 'forget'
+  if (known.status === 'queued' || jobStates.isEnd(known.status)) return 'forget'
   return known.cancelRequested && held.state !== 'finished' ? 'stop' : 'keep'
 }

@@ -1,4 +1,12 @@
-import { signingBytes, type Sha256, type Sign, type SigningContext, type Verify } from './canonical.ts'
+import {
+  hasLoneSurrogate,
+  isExactBase64,
+  signingBytes,
+  type Sha256,
+  type Sign,
+  type SigningContext,
+  type Verify,
+} from './canonical.ts'
 import type { Json } from './json.ts'
 import type { AgentRole, JobKind } from './states.ts'
 
@@ -124,7 +132,8 @@ export function checkManifest<T extends JobManifest | StandingManifest>(
   const key = keys.get(document.keyId)
   if (!key) return refuse('unknown_key', `it is signed with key ${document.keyId}, which is not pinned here`)
   const bytes = new TextEncoder().encode(`tenon/${check.context}\n${document.text}`)
-  if (!check.verify(key, bytes, document.signature)) {
+  const exact = isExactBase64(document.signature) && !hasLoneSurrogate(document.text)
+  if (!exact || !check.verify(key, bytes, document.signature)) {
     return refuse('bad_signature', 'its signature does not match its content')
   }
   const manifest = parse(parseJson(document.text))
@@ -134,13 +143,14 @@ export function checkManifest<T extends JobManifest | StandingManifest>(
   if (manifest.target.role !== target.role || manifest.target.installId !== target.installId) {
     return refuse('wrong_install', `it is meant for ${describeTarget(manifest.target)}`)
   }
-  if (Date.parse(manifest.notBefore) > nowMs + skewMs) {
+  // Negated, so that a time which cannot be read is refused.
+  if (!(Date.parse(manifest.notBefore) <= nowMs + skewMs)) {
     return refuse(
       'not_yet_valid',
       `it is valid from ${manifest.notBefore} on; compare the clocks of both machines`,
     )
   }
-  if (Date.parse(manifest.expiresAt) < nowMs - skewMs) {
+  if (!(Date.parse(manifest.expiresAt) >= nowMs - skewMs)) {
     return refuse('expired', `it expired at ${manifest.expiresAt}; compare the clocks of both machines`)
   }
   return { ok: true, manifest }

@@ -52,7 +52,7 @@ export function planRun(decision: Decision, app: App, state: InstallState): Plan
 function planDeploys(app: App, selected: ReadonlySet<string>, after: string[]): PlannedStep[] {
   const steps: PlannedStep[] = []
   for (const name of selectedOrder(app, selected)) {
-    const needs = dependenciesOf(app, name).filter((d) => selected.has(d))
+    const needs = selectedNeeds(app, selected, name)
     steps.push(step('sync', name, after))
     steps.push(step('deploy', name, [stepKey('sync', name), ...needs.map((d) => stepKey('deploy', d))]))
   }
@@ -64,13 +64,14 @@ function planDestroys(app: App, selected: ReadonlySet<string>): PlannedStep[] {
   const known = new Set(app.components.map((c) => c.name))
   const orphans = [...selected].filter((name) => !known.has(name)).toSorted()
   const steps = orphans.map((name) => step('destroy', name, []))
-  for (const name of selectedOrder(app, selected).toReversed()) {
-    const dependents = app.components.filter((c) => selected.has(c.name) && c.dependencies.includes(name))
+  const order = selectedOrder(app, selected)
+  for (const name of order.toReversed()) {
+    const dependents = order.filter((other) => selectedNeeds(app, selected, other).includes(name))
     steps.push(
       step(
         'destroy',
         name,
-        dependents.map((c) => stepKey('destroy', c.name)),
+        dependents.map((other) => stepKey('destroy', other)),
       ),
     )
   }
@@ -81,8 +82,20 @@ function selectedOrder(app: App, selected: ReadonlySet<string>): string[] {
   return dependencyOrder(app.components).filter((name) => selected.has(name))
 }
 
-function dependenciesOf(app: App, name: string): string[] {
-  return app.components.find((c) => c.name === name)?.dependencies ?? []
+/** The nearest selected components below one; a dependency that is not selected passes its own on. */
+function selectedNeeds(app: App, selected: ReadonlySet<string>, name: string): string[] {
+  const needs = new Set<string>()
+  const seen = new Set<string>()
+  const open = [name]
+  for (let at = open.pop(); at !== undefined; at = open.pop()) {
+    for (const dependency of app.components.find((c) => c.name === at)?.dependencies ?? []) {
+      if (seen.has(dependency)) continue
+      seen.add(dependency)
+      if (selected.has(dependency)) needs.add(dependency)
+      else open.push(dependency)
+    }
+  }
+  return [...needs].toSorted()
 }
 
 function step(kind: StepKind, component: string | null, dependsOn: string[]): PlannedStep {

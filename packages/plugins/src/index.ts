@@ -1,1 +1,7 @@
-export {}
+export { PLUGIN_ERROR_CODES, PluginError } from './sdk/errors.ts'
+export type { PluginErrorCode } from './sdk/errors.ts'
+export { readConfig } from './sdk/config.ts'
+export { createJobApi } from './sdk/job-api.ts'
+export type { JobApi, JobApiOptions, JobOutputs } from './sdk/job-api.ts'
+export type { OperationContext, OperationName, OperationResult, Plugin } from './sdk/plugin.ts'
+export { runShell } from './sdk/shell.ts'

@@ -2,7 +2,7 @@ import { JOB_END_REASONS, REFUSALS } from '@tenon/core'
 import { z } from 'zod'
 import { keyLink } from './enrol.ts'
 import { signedDocument } from './manifest.ts'
-import { clippedText, digest, id, jsonObject, name, repository, text, timestamp } from './scalars.ts'
+import { clippedText, digest, id, json, jsonObject, name, repository, text, timestamp } from './scalars.ts'
 
 /** Control frames are JSON text of at most this size; log bytes travel in binary frames (`bulk.ts`). */
 export const MAX_CONTROL_FRAME = 1_048_576
@@ -22,7 +22,7 @@ export const auditHead = z.strictObject({
 /** What a job left behind: the values of sensitive outputs stay in the install, only their names are here. */
 export const jobOutputs = z.record(
   z.string().max(128),
-  z.strictObject({ sensitive: z.boolean(), value: z.json().optional() }),
+  z.strictObject({ sensitive: z.boolean(), value: json.optional() }),
 )
 
 export const jobReport = z.strictObject({

@@ -4,6 +4,7 @@ import { routes, type RouteName, type Routes } from './api/routes.ts'
 
 type In<T> = T extends z.ZodType ? z.input<T> : never
 type Empty = Record<string, never>
+type Query = Record<string, string | number | boolean | undefined>
 type Part<K extends string, T> = Empty extends T ? { [key in K]?: T } : { [key in K]: T }
 
 export type CallInput<N extends RouteName> = (In<Routes[N]['params']> extends Empty
@@ -36,7 +37,7 @@ export function createClient(options: { url: string; token: string; fetch?: type
       const route = routes[name]
       const given = input as {
         params?: Record<string, string>
-        query?: Record<string, unknown>
+        query?: Query
         body?: unknown
       }
       const headers: Record<string, string> = {
@@ -56,7 +57,7 @@ export function createClient(options: { url: string; token: string; fetch?: type
       const response = await reach(send, options.url, addressOf(options.url, route.path, given), init)
       if (!response.ok) throw await readError(response)
       if (route.response === 'stream') return response as never
-      return route.response.parse(await response.json()) as never
+      return (await readAnswer(response, route.response)) as never
     },
   }
 }
@@ -106,14 +107,38 @@ async function reach(send: typeof fetch, base: string, address: URL, init: Reque
 function addressOf(
   base: string,
   path: string,
-  given: { params?: Record<string, string>; query?: Record<string, unknown> },
+  given: { params?: Record<string, string>; query?: Query },
 ): URL {
-  const filled = path.replace(/:(\w+)/g, (_, key: string) => encodeURIComponent(given.params?.[key] ?? ''))
+  const filled = path.replace(/:(\w+)/g, (_, key: string) => segment(key, given.params?.[key] ?? ''))
   const url = new URL(filled, base)
   for (const [key, value] of Object.entries(given.query ?? {})) {
     if (value !== undefined) url.searchParams.set(key, String(value))
   }
   return url
+}
+
+/** A URL parser drops `.` and `..` even when they are escaped, which would ask for another route. */
+function segment(key: string, value: string): string {
+  if (value !== '' && value !== '.' && value !== '..') return encodeURIComponent(value)
+  throw new ApiError({
+    code: 'bad_request',
+    status: 0,
+    message: `"${value}" cannot be the ${key} of anything`,
+  })
+}
+
+async function readAnswer(response: Response, schema: z.ZodType): Promise<unknown> {
+  try {
+    return schema.parse(await response.json())
+  } catch (cause) {
+    throw new ApiError({
+      code: 'bad_answer',
+      status: response.status,
+      message: 'the answer is not the one of a Tenon server of this version',
+      remedy: 'Check the address, and that client and server have the same version.',
+      cause,
+    })
+  }
 }
 
 async function readError(response: Response): Promise<ApiError> {

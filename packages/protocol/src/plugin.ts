@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { name } from './scalars.ts'
+import { jsonObject, name } from './scalars.ts'
 
 export const MEDIA_TYPES = {
   plugin: 'application/vnd.tenon.plugin.v1',
@@ -20,6 +20,6 @@ export const pluginDescription = z.object({
   /** `node`: an ES module with a default export of type Plugin. `shell`: one executable per operation. */
   kind: z.enum(['node', 'shell']),
   entry: z.string().max(255),
-  configSchema: z.record(z.string(), z.json()).default({}),
+  configSchema: jsonObject.default({}),
 })
 export type PluginDescription = z.infer<typeof pluginDescription>

@@ -22,22 +22,48 @@ export const timestamp = z.iso.datetime()
 
 export const base64 = z.base64()
 
-/** Text from outside: bounded, and without the zero character that Postgres cannot hold. */
+/** Text from outside: bounded, and clean. */
 export function text(max: number) {
-  return z
-    .string()
-    .transform((value) => value.replaceAll('\0', '\uFFFD'))
-    .pipe(z.string().max(max))
+  return z.string().transform(clean).pipe(z.string().max(max))
 }
 
 /** Text from outside that is cut, not refused, when it is too long: a job's words must never block its result. */
 export function clippedText(max: number) {
-  return z.string().transform((value) => clip(value.replaceAll('\0', '\uFFFD'), max))
+  return z.string().transform((value) => clean(clip(value, max)))
+}
+
+/** Postgres cannot hold the zero character, and half a surrogate pair has no canonical form. */
+function clean(value: string): string {
+  return value.replaceAll(/[\0\p{Surrogate}]/gu, '\uFFFD')
 }
 
 function clip(value: string, max: number): string {
   return value.length <= max ? value : `${value.slice(0, max - 1)}…`
 }
 
-export const json: z.ZodType<Json> = z.json() as z.ZodType<Json>
-export const jsonObject = z.record(z.string(), json)
+export const MAX_JSON_DEPTH = 100
+
+/** Any JSON, with clean strings. Its depth is bounded before anything walks it recursively. */
+export const json = z
+  .unknown()
+  .refine((value) => value !== undefined && isJson(value, MAX_JSON_DEPTH), {
+    abort: true,
+    message: `must be JSON of at most ${MAX_JSON_DEPTH} levels`,
+  })
+  .overwrite((value) => cleanJson(value as Json)) as unknown as z.ZodType<Json, Json>
+
+function isJson(value: unknown, depth: number): value is Json {
+  if (value === null || typeof value === 'string' || typeof value === 'boolean') return true
+  if (typeof value === 'number') return Number.isFinite(value)
+  if (typeof value !== 'object' || depth === 0) return false
+  return Object.values(value).every((child) => isJson(child, depth - 1))
+}
+
+function cleanJson(value: Json): Json {
+  if (typeof value === 'string') return clean(value)
+  if (Array.isArray(value)) return value.map(cleanJson)
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([key, child]) => [clean(key), cleanJson(child)]))
+}
+
+export const jsonObject = z.record(z.string().overwrite(clean), json)

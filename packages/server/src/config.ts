@@ -50,11 +50,19 @@ export function readConfig(env: Record<string, string | undefined>, programDir: 
   const parsed = environment.safeParse(env)
   if (!parsed.success) {
     const lines = parsed.error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`)
-    throw new StartError('bad_config', `the settings are wrong: ${lines.join('; ')}`, 'Correct these environment variables and start again.')
+    throw new StartError(
+      'bad_config',
+      `the settings are wrong: ${lines.join('; ')}`,
+      'Correct these environment variables and start again.',
+    )
   }
   const given = parsed.data
   if (given.TENON_LEASE_SECONDS < given.TENON_HEARTBEAT_SECONDS * 2) {
-    throw new StartError('bad_config', 'a lease must last for at least two heartbeats', 'Raise TENON_LEASE_SECONDS or lower TENON_HEARTBEAT_SECONDS.')
+    throw new StartError(
+      'bad_config',
+      'a lease must last for at least two heartbeats',
+      'Raise TENON_LEASE_SECONDS or lower TENON_HEARTBEAT_SECONDS.',
+    )
   }
   const dataDir = resolve(given.TENON_DATA_DIR)
   return {
@@ -65,7 +73,11 @@ export function readConfig(env: Record<string, string | undefined>, programDir: 
     databaseUrl: given.DATABASE_URL,
     postgresPort: given.TENON_POSTGRES_PORT,
     poolSize: given.TENON_POOL_SIZE,
-    masterKey: readMasterKey(given.TENON_MASTER_KEY_FILE ?? join(dataDir, 'master.key'), given.TENON_MASTER_KEY_FILE === undefined, dataDir),
+    masterKey: readMasterKey(
+      given.TENON_MASTER_KEY_FILE ?? join(dataDir, 'master.key'),
+      given.TENON_MASTER_KEY_FILE === undefined,
+      dataDir,
+    ),
     heartbeatSeconds: given.TENON_HEARTBEAT_SECONDS,
     leaseSeconds: given.TENON_LEASE_SECONDS,
     manifestTtlSeconds: given.TENON_MANIFEST_TTL_SECONDS,
@@ -82,9 +94,18 @@ function readMasterKey(file: string, mayCreate: boolean, dataDir: string): Uint8
     const key = Buffer.from(readFileSync(file, 'utf8').trim(), 'base64')
     if (key.byteLength === 32) return key
   } catch (cause) {
-    throw new StartError('no_master_key', `the master key cannot be read from ${file}`, 'Check the file and its permissions.', cause)
+    throw new StartError(
+      'no_master_key',
+      `the master key cannot be read from ${file}`,
+      'Check the file and its permissions.',
+      cause,
+    )
   }
-  throw new StartError('bad_master_key', `${file} does not hold 32 bytes in base64`, 'Restore it from your backup; without it the signing keys cannot be opened.')
+  throw new StartError(
+    'bad_master_key',
+    `${file} does not hold 32 bytes in base64`,
+    'Restore it from your backup; without it the signing keys cannot be opened.',
+  )
 }
 
 function createMasterKey(file: string, dataDir: string): void {

@@ -1,4 +1,16 @@
-import { createCipheriv, createDecipheriv, createHash, createPrivateKey, createPublicKey, generateKeyPairSync, randomBytes, sign as signWith, timingSafeEqual, verify as verifyWith, type KeyObject } from 'node:crypto'
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  randomBytes,
+  sign as signWith,
+  timingSafeEqual,
+  verify as verifyWith,
+  type KeyObject,
+} from 'node:crypto'
 import type { Sha256, Verify } from '@tenon/core'
 
 export const sha256: Sha256 = (bytes) => createHash('sha256').update(bytes).digest('hex')
@@ -30,7 +42,9 @@ function signingKey(key: KeyObject): SigningKey {
 export const verify: Verify = (publicKey, bytes, signature) => {
   try {
     const key = createPublicKey({ key: Buffer.from(publicKey, 'base64'), format: 'der', type: 'spki' })
-    return key.asymmetricKeyType === 'ed25519' && verifyWith(null, bytes, key, Buffer.from(signature, 'base64'))
+    return (
+      key.asymmetricKeyType === 'ed25519' && verifyWith(null, bytes, key, Buffer.from(signature, 'base64'))
+    )
   } catch {
     return false
   }
@@ -38,7 +52,10 @@ export const verify: Verify = (publicKey, bytes, signature) => {
 
 export function isEd25519PublicKey(publicKey: string): boolean {
   try {
-    return createPublicKey({ key: Buffer.from(publicKey, 'base64'), format: 'der', type: 'spki' }).asymmetricKeyType === 'ed25519'
+    return (
+      createPublicKey({ key: Buffer.from(publicKey, 'base64'), format: 'der', type: 'spki' })
+        .asymmetricKeyType === 'ed25519'
+    )
   } catch {
     return false
   }

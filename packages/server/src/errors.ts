@@ -6,7 +6,11 @@ export class ApiFailure extends Error {
   readonly remedy: string | undefined
   readonly problems: { path: string; message: string }[] | undefined
 
-  constructor(code: ApiErrorCode, message: string, more: { remedy?: string; problems?: { path: string; message: string }[]; cause?: unknown } = {}) {
+  constructor(
+    code: ApiErrorCode,
+    message: string,
+    more: { remedy?: string; problems?: { path: string; message: string }[]; cause?: unknown } = {},
+  ) {
     super(message, { cause: more.cause })
     this.name = 'ApiFailure'
     this.code = code

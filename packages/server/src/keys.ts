@@ -17,7 +17,12 @@ export async function loadKeyRing(db: Db, masterKey: Uint8Array): Promise<KeyRin
   let current: { keyId: string; key: SigningKey } | undefined
   async function reload(): Promise<void> {
     const rows = await db.selectFrom('server_key').selectAll().orderBy('created_at').orderBy('id').execute()
-    links = rows.map((row) => ({ keyId: row.id, publicKey: row.public_key, signedBy: row.signed_by, signature: row.signature }))
+    links = rows.map((row) => ({
+      keyId: row.id,
+      publicKey: row.public_key,
+      signedBy: row.signed_by,
+      signature: row.signature,
+    }))
     const newest = rows.at(-1)
     if (!newest || newest.id === current?.keyId) return
     current = { keyId: newest.id, key: openKey(masterKey, newest.private_key_sealed) }
@@ -34,7 +39,11 @@ export async function loadKeyRing(db: Db, masterKey: Uint8Array): Promise<KeyRin
 }
 
 /** A row for a new key; vouched for by the current one unless it is the first. */
-export function newKeyRow(masterKey: Uint8Array, nowMs: number, voucher: { keyId: string; key: SigningKey } | undefined) {
+export function newKeyRow(
+  masterKey: Uint8Array,
+  nowMs: number,
+  voucher: { keyId: string; key: SigningKey } | undefined,
+) {
   const key = generateSigningKey()
   const id = makeId('key', nowMs, randomBytes(10))
   return {

@@ -1,4 +1,12 @@
-import { authorizeWith, createFileStorage, createRegistryHandler, createTokenIssuer, sha256Digest, type Grant, type RegistryHandler } from '@tenon/oci'
+import {
+  authorizeWith,
+  createFileStorage,
+  createRegistryHandler,
+  createTokenIssuer,
+  sha256Digest,
+  type Grant,
+  type RegistryHandler,
+} from '@tenon/oci'
 import { createHash, hkdfSync } from 'node:crypto'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
@@ -11,14 +19,27 @@ export interface VendorRegistry {
   handler: RegistryHandler
   issueToken(grant: Grant, ttlSeconds: number, nowMs: number): string
   /** Stores a tar.gz as an artifact with one layer; the same bytes give the same digest. */
-  storeLayer(repository: string, artifactType: string, layerType: string, bytes: AsyncIterable<Uint8Array>, maxBytes: number): Promise<{ digest: string; size: number }>
+  storeLayer(
+    repository: string,
+    artifactType: string,
+    layerType: string,
+    bytes: AsyncIterable<Uint8Array>,
+    maxBytes: number,
+  ): Promise<{ digest: string; layer: string; size: number }>
 }
 
 export class LayerTooLarge extends Error {}
 
-export async function openVendorRegistry(options: { dataDir: string; masterKey: Uint8Array; now: () => number; log: Logger }): Promise<VendorRegistry> {
+export async function openVendorRegistry(options: {
+  dataDir: string
+  masterKey: Uint8Array
+  now: () => number
+  log: Logger
+}): Promise<VendorRegistry> {
   const storage = await createFileStorage(join(options.dataDir, 'registry'))
-  const secret = new Uint8Array(hkdfSync('sha256', options.masterKey, new Uint8Array(0), 'tenon vendor registry tokens', 32))
+  const secret = new Uint8Array(
+    hkdfSync('sha256', options.masterKey, new Uint8Array(0), 'tenon vendor registry tokens', 32),
+  )
   const issuer = createTokenIssuer(secret)
   const log = options.log.child({ part: 'registry' })
 
@@ -49,7 +70,8 @@ export async function openVendorRegistry(options: { dataDir: string; masterKey: 
     handler: createRegistryHandler({
       storage,
       authorize: authorizeWith(issuer, options.now),
-      log: (record) => log[record.level === 'error' ? 'error' : 'debug']({ ...record, err: record.error }, record.message),
+      log: (record) =>
+        log[record.level === 'error' ? 'error' : 'debug']({ ...record, err: record.error }, record.message),
     }),
     issueToken: (grant, ttlSeconds, nowMs) => issuer.issue(grant, ttlSeconds, nowMs),
     async storeLayer(repository, artifactType, layerType, bytes, maxBytes) {
@@ -65,7 +87,7 @@ export async function openVendorRegistry(options: { dataDir: string; masterKey: 
       const text = Buffer.from(JSON.stringify(manifest))
       const digest = sha256Digest(text)
       await storage.putManifest(repository, { digest, mediaType: MANIFEST_TYPE, bytes: text })
-      return { digest, size: layer.size }
+      return { digest, layer: layer.digest, size: layer.size }
     },
   }
 }

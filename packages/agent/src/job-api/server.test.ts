@@ -64,6 +64,7 @@ async function startAgent(withRegistry = false): Promise<void> {
       slots: 4,
       registry: withRegistry ? settings : undefined,
       hostSocket: '/run/host/host.sock',
+      lentPaths: [],
       storeKeyFile: path.join(dir, 'store.key'),
       programs: '/programs',
       proxy: { httpsProxy: undefined, httpProxy: undefined, noProxy: undefined },

@@ -8,7 +8,7 @@ const IDENTITY = 'sealing-identity'
 /** Opens what clients sealed to this install. The identity never leaves the store. */
 export interface Sealing {
   recipient: string
-  unseal(ciphertext: Uint8Array): Promise<string>
+  unseal: (ciphertext: Uint8Array) => Promise<string>
 }
 
 /** The identity is made once and kept in the store, so that a restored store still opens old ciphertexts. */

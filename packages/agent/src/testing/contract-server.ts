@@ -110,7 +110,7 @@ export class ContractServer {
           component: 'web',
           artifacts: [],
           approvedPlan: null,
-          config: { fake: fake as never },
+          config: { component: { fake: { [changes.kind ?? 'deploy']: fake as never } } },
         },
       ],
       limits: { memoryBytes: 1e8, cpus: 1, pids: 100, timeoutSeconds: 60, graceSeconds: 1 },

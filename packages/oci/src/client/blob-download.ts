@@ -28,11 +28,15 @@ export const downloadBlob = async (
 ): Promise<BlobDownload> => {
   const path = `/v2/${repository}/blobs/${digest}`
   const start = options.offset ?? 0
-  const signal = anySignal(transport.signal, options.signal)
+  // A reader that leaves early ends the request too, instead of leaving it to its timeout.
+  const left = new AbortController()
+  const signal = anySignal(transport.signal, options.signal, left.signal)
   const first = await transport.send({ method: 'GET', path, signal, ...rangeFrom(start) })
   const opened = await checkOpened(first, start, options.size)
   const chunks = readResuming(transport, { path, digest, start, size: opened, signal }, first)
-  return { size: opened, stream: Readable.from(chunks, { objectMode: false, highWaterMark: 256 * 1024 }) }
+  const stream = Readable.from(chunks, { objectMode: false, highWaterMark: 256 * 1024 })
+  stream.once('close', () => left.abort())
+  return { size: opened, stream }
 }
 
 interface Download {
@@ -57,11 +61,9 @@ async function* readResuming(
     try {
       answer ??= await transport.once({ method: 'GET', path, signal, ...rangeFrom(at) })
       if (answer !== first) await checkOpened(answer, at, size)
-      for await (const chunk of answer.body) {
-        const bytes = chunk as Buffer
+      for await (const bytes of bodyFrom(answer, at)) {
         at += bytes.byteLength
-        if (at > size)
-          throw new OciError('SIZE_MISMATCH', `The registry sent more than the ${size} bytes announced`)
+        if (at > size) throw tooLong(size)
         check?.update(bytes)
         failures = 0
         yield bytes
@@ -82,7 +84,18 @@ async function* readResuming(
 }
 
 const rangeFrom = (start: number) =>
-  start === 0 ? { expect: [200] } : { headers: { range: `bytes=${start}-` }, expect: [206] }
+  start === 0 ? { expect: [200] } : { headers: { range: `bytes=${start}-` }, expect: [200, 206] }
+
+/** A registry without ranges answers with the whole blob; what is known already is passed over. */
+async function* bodyFrom(answer: WireAnswer, start: number): AsyncGenerator<Buffer> {
+  let skip = answer.status === 200 ? start : 0
+  for await (const chunk of answer.body) {
+    const bytes = chunk as Buffer
+    const fresh = bytes.subarray(Math.min(skip, bytes.byteLength))
+    skip -= bytes.byteLength - fresh.byteLength
+    if (fresh.byteLength > 0) yield fresh
+  }
+}
 
 /** Answers the size of the whole blob, taken from the answer and held against what is expected. */
 const checkOpened = async (
@@ -90,15 +103,23 @@ const checkOpened = async (
   start: number,
   expected: number | undefined,
 ): Promise<number> => {
+  const size = announcedSize(answer, start) ?? (answer.status === 200 ? expected : undefined)
+  if (size !== undefined && (expected === undefined || expected === size)) return size
+  answer.body.destroy()
+  await discard(answer).catch(() => {})
+  if (size === undefined) {
+    throw new OciError('RESPONSE_INVALID', 'The registry does not say which part of how long a blob it sends')
+  }
+  throw new OciError('SIZE_MISMATCH', `The blob has ${size} bytes, its descriptor says ${expected}`)
+}
+
+const announcedSize = (answer: WireAnswer, start: number): number | undefined => {
   const whole =
     answer.status === 200
       ? /^(\d{1,15})$/.exec(answer.header('content-length') ?? '')
       : new RegExp(`^bytes ${start}-\\d{1,15}/(\\d{1,15})$`).exec(answer.header('content-range') ?? '')
-  const size = whole?.[1] === undefined ? expected : Number(whole[1])
-  if (size !== undefined && (expected === undefined || expected === size)) return size
-  answer.body.destroy()
-  await discard(answer).catch(() => {})
-  if (size === undefined)
-    throw new OciError('RESPONSE_INVALID', 'The registry does not say how long the blob is')
-  throw new OciError('SIZE_MISMATCH', `The blob has ${size} bytes, its descriptor says ${expected}`)
+  return whole?.[1] === undefined ? undefined : Number(whole[1])
 }
+
+const tooLong = (size: number): OciError =>
+  new OciError('SIZE_MISMATCH', `The registry sent more than the ${size} bytes it announced`)

@@ -17,25 +17,53 @@ export interface Upload {
   signal?: AbortSignal | undefined
 }
 
-/** One request for the whole blob; after a break the rest goes on at the byte the registry has. */
+/** A small blob is one request; a large one can go on after a break at the byte the registry has. */
 export const uploadBlob = async (transport: Transport, upload: Upload): Promise<void> => {
   const signal = anySignal(transport.signal, upload.signal)
-  const isOnlyOnce = upload.source instanceof Readable
+  const attempts = upload.source instanceof Readable ? 1 : transport.retry.attempts
   let session: string | undefined
-  await withRetries(
-    { ...transport.retry, attempts: isOnlyOnce ? 1 : transport.retry.attempts },
-    signal,
-    async () => {
-      const resumed = session === undefined ? undefined : await resumePoint(transport, session, signal)
-      if (resumed !== undefined && resumed.offset <= upload.size) {
-        session = resumed.location
-        session = await sendRest(transport, upload, session, resumed.offset, signal)
-        return finish(transport, upload, session, undefined, signal)
-      }
-      session = await open(transport, upload.repository, signal)
+  const attempt = async (count: number): Promise<void> => {
+    if (count > 1 && (await isThere(transport, upload, signal))) return
+    const resumed = session === undefined ? undefined : await resumePoint(transport, session, signal)
+    const offset = resumed !== undefined && resumed.offset <= upload.size ? resumed.offset : 0
+    session =
+      offset > 0 && resumed !== undefined
+        ? resumed.location
+        : await open(transport, upload.repository, signal)
+    if (offset === 0 && upload.size <= SMALL_BYTES) {
       return finish(transport, upload, session, await bodyFrom(upload, 0), signal)
-    },
-  )
+    }
+    session = await sendRest(transport, upload, session, offset, signal)
+    return finish(transport, upload, session, undefined, signal)
+  }
+  try {
+    await withRetries({ ...transport.retry, attempts }, signal, attempt)
+  } catch (error) {
+    if (session !== undefined) await abandon(transport, session)
+    throw error
+  }
+}
+
+const SMALL_BYTES = 1024 * 1024
+const ABANDON_MS = 2000
+
+/** Spares the registry what will never be finished; should this fail too, the upload expires there. */
+const abandon = async (transport: Transport, session: string): Promise<void> => {
+  const signal = AbortSignal.timeout(ABANDON_MS)
+  const expect = [202, 204, 404, 405]
+  await transport.once({ method: 'DELETE', path: session, expect, signal }).then(discard, () => {})
+}
+
+/** An answer that got lost does not mean that the blob did. */
+const isThere = async (
+  transport: Transport,
+  upload: Upload,
+  signal: AbortSignal | undefined,
+): Promise<boolean> => {
+  const path = `/v2/${upload.repository}/blobs/${upload.digest}`
+  const answer = await transport.once({ method: 'HEAD', path, expect: [200, 403, 404], signal })
+  await discard(answer)
+  return answer.status === 200
 }
 
 const open = async (

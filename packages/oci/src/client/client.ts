@@ -9,7 +9,7 @@ import type { BlobDownload, GetBlobOptions } from './blob-download.ts'
 import { uploadBlob } from './blob-upload.ts'
 import type { BlobSource } from './blob-upload.ts'
 import { withRetries } from './retry.ts'
-import { createTransport, discard, readBounded } from './transport.ts'
+import { anySignal, createTransport, discard, readBounded } from './transport.ts'
 import type { RegistryClientOptions, Transport, WireAnswer } from './transport.ts'
 
 export interface ManifestInfo {
@@ -112,7 +112,7 @@ const getManifest = async (
   call: CallOptions = {},
 ): Promise<FetchedManifest> => {
   const path = manifestPath(repository, reference)
-  return withRetries(transport.retry, call.signal, async () => {
+  return withRetries(transport.retry, anySignal(transport.signal, call.signal), async () => {
     const answer = await transport.once({ method: 'GET', path, headers: { accept }, expect: [200], ...call })
     const bytes = await readBounded(answer, MAX_MANIFEST_BYTES)
     const digest = sha256Digest(bytes)

@@ -131,8 +131,9 @@ export const readBounded = async (answer: WireAnswer, limit: number): Promise<Bu
   return Buffer.concat(chunks)
 }
 
-export const discard = (answer: WireAnswer): Promise<void> =>
-  answer.body.dump({ limit: MAX_ERROR_BYTES }).then(() => {})
+export const discard = async (answer: WireAnswer): Promise<void> => {
+  await answer.body.dump({ limit: MAX_ERROR_BYTES })
+}
 
 export const anySignal = (...signals: (AbortSignal | undefined)[]): AbortSignal | undefined => {
   const given = signals.filter((signal) => signal !== undefined)
@@ -165,6 +166,7 @@ const failureOf = async (answer: WireAnswer, host: string, now: number): Promise
   if (status === 401) return new OciError('UNAUTHORIZED', `${message}; check the credentials`)
   if (status === 403) return new OciError('DENIED', `${message}; ask for access to this content`)
   if (said.includes('MANIFEST_BLOB_UNKNOWN')) return new OciError('MANIFEST_BLOB_UNKNOWN', message)
+  if (said.includes('DIGEST_INVALID')) return new OciError('DIGEST_MISMATCH', message)
   if (status === 404) return new OciError('NOT_FOUND', message)
   if (status === 413) return new OciError('TOO_LARGE', message)
   if (status === 416) return new OciError('RANGE_INVALID', message)
@@ -179,7 +181,7 @@ const explanation = async (answer: WireAnswer): Promise<string> => {
       errors?: { code?: unknown; message?: unknown }[]
     }
     const { code, message } = body.errors?.[0] ?? {}
-    const text = `${String(code ?? 'UNKNOWN')}: ${String(message ?? '')}`
+    const text = [code, message].filter((part) => typeof part === 'string').join(': ')
     return ` ${text.replaceAll(/[^\x20-\x7e]/g, '?').slice(0, 300)}`
   } catch {
     return ''

@@ -47,10 +47,7 @@ export const serveBlob = async (
 }
 
 /** One range is served; several, or another unit, are answered with the whole as RFC 9110 allows. */
-export const parseRange = (
-  header: string | undefined,
-  size: number,
-): ByteRange | 'unsatisfiable' | undefined => {
+const parseRange = (header: string | undefined, size: number): ByteRange | 'unsatisfiable' | undefined => {
   const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header ?? '') ?? []
   if (first === '' && last === '') return undefined
   if (first === '') {

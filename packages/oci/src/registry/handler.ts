@@ -38,7 +38,7 @@ export type RegistryHandler = (req: IncomingMessage, res: ServerResponse) => Pro
 export const createRegistryHandler = (options: RegistryOptions): RegistryHandler => {
   const { log } = options
   return async (req, res) => {
-    const [path = '', search = ''] = splitOnce(req.url ?? '', '?')
+    const [path, search] = splitOnce(req.url ?? '', '?')
     const record = { method: req.method ?? '', path }
     try {
       const route = parseRoute(path)

@@ -42,7 +42,7 @@ export const listReferrers = async (
 }
 
 /** `tags` is sorted; without a usable `n` everything after `last` is one page. */
-export const pageOf = (tags: string[], last: string, n: string | null): { tags: string[]; more: boolean } => {
+const pageOf = (tags: string[], last: string, n: string | null): { tags: string[]; more: boolean } => {
   const after = last === '' ? tags : tags.filter((tag) => tag > last)
   if (n === null || !/^\d{1,9}$/.test(n)) return { tags: after, more: false }
   return { tags: after.slice(0, Number(n)), more: Number(n) > 0 && after.length > Number(n) }

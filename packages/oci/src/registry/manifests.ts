@@ -12,7 +12,7 @@ export const serveManifest = async (
   route: { repository: string; reference: Reference },
 ): Promise<void> => {
   const { repository, reference } = route
-  switch (exchange.req.method) {
+  switch (exchange.req.method ?? '') {
     case 'GET':
     case 'HEAD':
       return pullManifest(exchange, repository, reference)
@@ -107,24 +107,27 @@ const requireContent = async (
   manifest: OciManifest,
 ): Promise<void> => {
   const { storage } = exchange
-  const require = (descriptor: Descriptor, found: { size: number } | undefined): void => {
-    if (found === undefined) {
-      throw new RegistryRefusal(
-        404,
-        'MANIFEST_BLOB_UNKNOWN',
-        `The manifest names ${descriptor.digest}, which the repository does not hold; push it first`,
-      )
-    }
-    if (found.size !== descriptor.size) {
-      throw new RegistryRefusal(
-        400,
-        'MANIFEST_INVALID',
-        `The manifest gives ${descriptor.digest} ${descriptor.size} bytes; it has ${found.size}`,
-      )
-    }
+  for (const blob of manifestBlobs(manifest))
+    requireFound(blob, await storage.statBlob(repository, blob.digest))
+  for (const child of manifest.manifests)
+    requireFound(child, await storage.statManifest(repository, child.digest))
+}
+
+const requireFound = (descriptor: Descriptor, found: { size: number } | undefined): void => {
+  if (found === undefined) {
+    throw new RegistryRefusal(
+      404,
+      'MANIFEST_BLOB_UNKNOWN',
+      `The manifest names ${descriptor.digest}, which the repository does not hold; push it first`,
+    )
   }
-  for (const blob of manifestBlobs(manifest)) require(blob, await storage.statBlob(repository, blob.digest))
-  for (const child of manifest.manifests) require(child, await storage.statManifest(repository, child.digest))
+  if (found.size !== descriptor.size) {
+    throw new RegistryRefusal(
+      400,
+      'MANIFEST_INVALID',
+      `The manifest gives ${descriptor.digest} ${descriptor.size} bytes; it has ${found.size}`,
+    )
+  }
 }
 
 const readBounded = async ({ req, maxManifestBytes }: Exchange): Promise<Buffer> => {

@@ -1,6 +1,7 @@
 import { createServer } from 'node:http'
-import type { Server } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { OciError } from '../errors.ts'
 import { createFileStorage } from '../storage/file-storage.ts'
 import { createRegistryHandler } from './handler.ts'
 import type { RegistryOptions } from './handler.ts'
@@ -11,6 +12,8 @@ export interface RegistryServerOptions extends Omit<RegistryOptions, 'storage'> 
   port: number
   /** How long `close` lets requests in progress finish before it cuts them. */
   closeGraceMs?: number
+  /** Asked first; true when it answers the request, which is then none of the distribution API. */
+  beside?: (req: IncomingMessage, res: ServerResponse) => boolean
 }
 
 export interface RegistryServer {
@@ -22,10 +25,12 @@ export interface RegistryServer {
 
 /** A registry of its own, as an install has it. */
 export const startRegistryServer = async (options: RegistryServerOptions): Promise<RegistryServer> => {
-  const { dir, host, port, closeGraceMs = 5000, ...rest } = options
+  const { dir, host, port, closeGraceMs = 5000, beside, ...rest } = options
   const handle = createRegistryHandler({ ...rest, storage: await createFileStorage(dir) })
   // A large push may take hours; what ends a request is silence, not its length.
-  const server = createServer({ requestTimeout: 0 }, (req, res) => void handle(req, res))
+  const server = createServer({ requestTimeout: 0 }, (req, res) => {
+    if (!beside?.(req, res)) void handle(req, res)
+  })
   server.timeout = IDLE_MS
   await listen(server, host, port)
   const address = server.address() as AddressInfo
@@ -42,9 +47,17 @@ const IDLE_MS = 60_000
 
 const listen = (server: Server, host: string, port: number): Promise<void> =>
   new Promise((resolve, reject) => {
-    server.once('error', reject)
+    const fail = (cause: Error): void =>
+      reject(
+        new OciError(
+          'UNAVAILABLE',
+          `The registry cannot listen on ${host}:${port}; stop what uses it or choose another port`,
+          { cause },
+        ),
+      )
+    server.once('error', fail)
     server.listen(port, host, () => {
-      server.off('error', reject)
+      server.off('error', fail)
       resolve()
     })
   })

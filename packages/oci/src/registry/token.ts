@@ -5,6 +5,7 @@ import type { Digest } from '../reference.ts'
 import type { AccessDecision, AccessRequest, Authorize } from './access.ts'
 
 export interface RepositoryGrant {
+  /** A repository, or `*` for every one. */
   name: string
   actions: ('pull' | 'push')[]
   /** When given, only these manifests and blobs may be pulled. */
@@ -26,6 +27,7 @@ export interface TokenIssuer {
   verify(token: string, now: number): TokenCheck
 }
 
+const ANY_REPOSITORY = '*'
 const MIN_SECRET_BYTES = 32
 const MAX_TOKEN_CHARS = 12_000
 
@@ -76,12 +78,13 @@ export const authorizeWith =
   }
 
 /** Pure: does the grant cover the request? Every valid token passes the base check. */
-export const grants = (grant: Grant, request: Omit<AccessRequest, 'bearer'>): boolean => {
+const grants = (grant: Grant, request: Omit<AccessRequest, 'bearer'>): boolean => {
   const { repository, action, digest } = request
   if (repository === undefined) return action === 'pull'
   if (action === 'delete') return false
   return grant.repositories.some((granted) => {
-    if (granted.name !== repository || !granted.actions.includes(action)) return false
+    const isNamed = granted.name === ANY_REPOSITORY || granted.name === repository
+    if (!isNamed || !granted.actions.includes(action)) return false
     if (action === 'push' || granted.digests === undefined) return true
     return digest !== undefined && granted.digests.includes(digest)
   })
@@ -104,15 +107,15 @@ const readPayload = (payload: string): { grant: Grant; exp: number } | undefined
     const { subject, repositories, exp } = value
     if (typeof subject !== 'string' || typeof exp !== 'number' || !Array.isArray(repositories))
       return undefined
-    return repositories.every(isGrant) ? { grant: { subject, repositories }, exp } : undefined
+    return repositories.every(isRepositoryGrant) ? { grant: { subject, repositories }, exp } : undefined
   } catch {
     return undefined
   }
 }
 
-const isGrant = (value: RepositoryGrant): boolean =>
+export const isRepositoryGrant = (value: RepositoryGrant): boolean =>
   typeof value.name === 'string' &&
-  isRepository(value.name) &&
+  (value.name === ANY_REPOSITORY || isRepository(value.name)) &&
   Array.isArray(value.actions) &&
   value.actions.every((action) => action === 'pull' || action === 'push') &&
   (value.digests === undefined ||

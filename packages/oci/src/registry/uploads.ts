@@ -32,7 +32,7 @@ export const serveUpload = async (
   const { req, storage } = exchange
   const { repository, id } = route
   await exchange.allow({ repository, action: 'push' })
-  switch (req.method) {
+  switch (req.method ?? '') {
     case 'GET':
       return sendProgress(exchange, 204, repository, id, await storage.uploadSize(repository, id))
     case 'PATCH':

@@ -43,7 +43,9 @@ export function createDispatcher(
       again = true
       if (claiming || stopped) return
       claim()
-        .catch((error: unknown) => context.log.warn({ err: error, agentId }, 'no job could be claimed now; the poll tries again'))
+        .catch((error: unknown) =>
+          context.log.warn({ err: error, agentId }, 'no job could be claimed now; the poll tries again'),
+        )
         .finally(() => (claiming = false))
     },
     release(jobId) {

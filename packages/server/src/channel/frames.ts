@@ -13,7 +13,12 @@ type Ready = Exclude<AgentFrame, { type: 'open' | 'hello' }>
 type Frame<T extends Ready['type']> = Extract<Ready, { type: T }>
 
 /** What each frame of a connected agent does. A frame about a job that is not this agent's changes nothing. */
-export async function handleFrame(context: Context, sessions: Sessions, session: Session, frame: Ready): Promise<void> {
+export async function handleFrame(
+  context: Context,
+  sessions: Sessions,
+  session: Session,
+  frame: Ready,
+): Promise<void> {
   switch (frame.type) {
     case 'heartbeat':
       sessions.touch(session, frame.dropped)
@@ -32,7 +37,7 @@ export async function handleFrame(context: Context, sessions: Sessions, session:
     case 'log.open':
       return logOpen(context, session, frame)
     case 'log.end':
-      session.sinks.get(frame.stream)?.close()
+      session.sinks.get(frame.stream)?.end()
       session.sinks.delete(frame.stream)
       return
     case 'event':
@@ -55,7 +60,12 @@ async function jobStarted(context: Context, session: Session, frame: Frame<'job.
     .returning(['run_id', 'build_id'])
     .executeTakeFirst()
   if (job?.build_id) {
-    await context.db.updateTable('build').set({ status: 'running' }).where('id', '=', job.build_id).where('status', '=', 'queued').execute()
+    await context.db
+      .updateTable('build')
+      .set({ status: 'running' })
+      .where('id', '=', job.build_id)
+      .where('status', '=', 'queued')
+      .execute()
   }
   if (job?.run_id) context.hub.nudge([`run:${job.run_id}`])
 }
@@ -73,12 +83,26 @@ async function jobProgress(context: Context, session: Session, frame: Frame<'job
   if (job?.run_id) context.hub.nudge([`run:${job.run_id}`])
 }
 
-async function jobFinished(context: Context, session: Session, { report, signature }: Frame<'job.finished'>): Promise<void> {
+async function jobFinished(
+  context: Context,
+  session: Session,
+  { report, signature }: Frame<'job.finished'>,
+): Promise<void> {
   if (report.agentId !== session.agentId) return session.reject('bad_frame', 'a report names another agent')
-  const verdict = await finishJob(context, { id: session.agentId, publicKey: session.publicKey }, report, signature)
+  const verdict = await finishJob(
+    context,
+    { id: session.agentId, publicKey: session.publicKey },
+    report,
+    signature,
+  )
   if (!verdict.settled) return session.reject('bad_signature', verdict.message)
   session.dispatcher.release(report.jobId)
-  session.send({ type: 'job.settled', jobId: report.jobId, fence: report.fence, auditHead: headFor(session, verdict.head) })
+  session.send({
+    type: 'job.settled',
+    jobId: report.jobId,
+    fence: report.fence,
+    auditHead: headFor(session, verdict.head),
+  })
 }
 
 async function logOpen(context: Context, session: Session, frame: Frame<'log.open'>): Promise<void> {
@@ -93,12 +117,28 @@ async function logOpen(context: Context, session: Session, frame: Frame<'log.ope
 }
 
 /** Numbered by the agent, so that one that arrives twice is written once. */
-async function agentEvent(context: Context, session: Session, { event, signature }: Frame<'event'>): Promise<void> {
-  if (!verify(session.publicKey, signingBytes('agent-event/1', { ...event, agentId: session.agentId }), signature)) {
+async function agentEvent(
+  context: Context,
+  session: Session,
+  { event, signature }: Frame<'event'>,
+): Promise<void> {
+  if (
+    !verify(
+      session.publicKey,
+      signingBytes('agent-event/1', { ...event, agentId: session.agentId }),
+      signature,
+    )
+  ) {
     return session.reject('bad_signature', 'an event is not signed by this agent')
   }
   const { heads } = await transactWithHeads(context, async (tx) => {
-    const moved = await tx.db.updateTable('agent').set({ event_seq: event.seq }).where('id', '=', session.agentId).where('event_seq', '<', event.seq).returning('id').executeTakeFirst()
+    const moved = await tx.db
+      .updateTable('agent')
+      .set({ event_seq: event.seq })
+      .where('id', '=', session.agentId)
+      .where('event_seq', '<', event.seq)
+      .returning('id')
+      .executeTakeFirst()
     if (!moved) return
     tx.audit(session.installId ?? SERVER_CHAIN, {
       actor: { type: 'agent', id: session.agentId },
@@ -109,19 +149,35 @@ async function agentEvent(context: Context, session: Session, { event, signature
       details: { event: event as unknown as Json, signature },
     })
   })
-  session.send({ type: 'event.ack', seq: event.seq, auditHead: headFor(session, heads.get(session.installId ?? '') ?? null) })
+  session.send({
+    type: 'event.ack',
+    seq: event.seq,
+    auditHead: headFor(session, heads.get(session.installId ?? '') ?? null),
+  })
 }
 
-async function credentialRequest(context: Context, session: Session, frame: Frame<'credential.request'>): Promise<void> {
+async function credentialRequest(
+  context: Context,
+  session: Session,
+  frame: Frame<'credential.request'>,
+): Promise<void> {
   const answer = await grantCredential(context, session, frame)
-  if (answer.ok) session.send({ type: 'credential.grant', requestId: frame.requestId, credential: answer.credential })
+  if (answer.ok)
+    session.send({ type: 'credential.grant', requestId: frame.requestId, credential: answer.credential })
   else session.send({ type: 'credential.refused', requestId: frame.requestId, message: answer.message })
 }
 
-async function secretStored(context: Context, session: Session, frame: Frame<'secret.stored'>): Promise<void> {
+async function secretStored(
+  context: Context,
+  session: Session,
+  frame: Frame<'secret.stored'>,
+): Promise<void> {
   if (!session.installId) return
   if (!frame.ok) {
-    context.log.warn({ installId: session.installId, secretId: frame.secretId, message: frame.message }, 'an install could not store a secret')
+    context.log.warn(
+      { installId: session.installId, secretId: frame.secretId, message: frame.message },
+      'an install could not store a secret',
+    )
     return
   }
   await context.db

@@ -12,10 +12,17 @@ export interface LogSink {
   readonly jobId: string
   /** False when the sender left a gap or sent more than its window. Bytes that are already here are skipped. */
   write(offset: number, payload: Uint8Array): boolean
+  /** The last byte was sent: what is here is stored and acknowledged without delay. */
+  end(): void
   close(): void
 }
 
-export function createLogSink(context: Context, jobId: string, start: number, acknowledge: (offset: number) => void): LogSink {
+export function createLogSink(
+  context: Context,
+  jobId: string,
+  start: number,
+  acknowledge: (offset: number) => void,
+): LogSink {
   let durable = start
   let received = start
   let pending: Uint8Array[] = []
@@ -62,6 +69,9 @@ export function createLogSink(context: Context, jobId: string, start: number, ac
       if (received - durable >= CHUNK_BYTES && !storing) void store()
       else schedule(CHUNK_DELAY_MS)
       return true
+    },
+    end() {
+      if (received > durable && !storing) void store()
     },
     close() {
       closed = true

@@ -1,5 +1,13 @@
 import { signingBytes, type AuditHead } from '@tenon/core'
-import { agentFrame, BULK_LOG, decodeBulk, WIRE_VERSION, type AgentFrame, type RejectCode, type ServerFrame } from '@tenon/protocol'
+import {
+  agentFrame,
+  BULK_LOG,
+  decodeBulk,
+  WIRE_VERSION,
+  type AgentFrame,
+  type RejectCode,
+  type ServerFrame,
+} from '@tenon/protocol'
 import { randomBytes } from 'node:crypto'
 import type { WebSocket } from 'ws'
 import type { Context } from '../context.ts'
@@ -19,7 +27,11 @@ export interface Session extends OpenedSession {
   sinks: Map<number, LogSink>
 }
 
-type Phase = { at: 'opening' } | { at: 'challenged'; challenge: Challenge } | { at: 'ready'; session: Session } | { at: 'closed' }
+type Phase =
+  | { at: 'opening' }
+  | { at: 'challenged'; challenge: Challenge }
+  | { at: 'ready'; session: Session }
+  | { at: 'closed' }
 
 const HANDSHAKE_MS = 15_000
 
@@ -59,24 +71,38 @@ export function serveConnection(context: Context, sessions: Sessions, socket: We
   async function take(frame: AgentFrame): Promise<void> {
     try {
       if (phase.at === 'closed') return
-      if (phase.at === 'ready' && frame.type !== 'open' && frame.type !== 'hello') return await handleFrame(context, sessions, phase.session, frame)
+      if (phase.at === 'ready' && frame.type !== 'open' && frame.type !== 'hello')
+        return await handleFrame(context, sessions, phase.session, frame)
       if (phase.at === 'opening' && frame.type === 'open') return challenge(frame)
       if (phase.at === 'challenged' && frame.type === 'hello') return await welcome(phase.challenge, frame)
       reject('out_of_order', `a ${frame.type} frame does not belong here`)
     } catch (error) {
       // With the database away nothing was stored, so nothing is acknowledged: the agent keeps it and comes again.
-      if (!isDatabaseAway(error)) context.log.error({ err: error, frame: frame.type }, 'a frame could not be handled')
+      if (!isDatabaseAway(error))
+        context.log.error({ err: error, frame: frame.type }, 'a frame could not be handled')
       reject('busy', 'the server cannot store this now; connect again')
     }
   }
 
   function challenge(frame: Extract<AgentFrame, { type: 'open' }>): void {
-    if (frame.wire !== WIRE_VERSION) return reject('wire_version', `this server speaks wire version ${WIRE_VERSION}; update the older side`)
+    if (frame.wire !== WIRE_VERSION)
+      return reject('wire_version', `this server speaks wire version ${WIRE_VERSION}; update the older side`)
     const nonce = randomBytes(24).toString('base64')
     const { keyId, key } = context.keys.current()
     const statement = { agentId: frame.agentId, agentNonce: frame.nonce, nonce, serverId: context.serverId }
-    phase = { at: 'challenged', challenge: { agentId: frame.agentId, agentNonce: frame.nonce, nonce, wire: frame.wire } }
-    send({ type: 'challenge', wire: WIRE_VERSION, serverId: context.serverId, nonce, keyId, signature: key.sign(signingBytes('server-challenge/1', statement)), keys: context.keys.links() })
+    phase = {
+      at: 'challenged',
+      challenge: { agentId: frame.agentId, agentNonce: frame.nonce, nonce, wire: frame.wire },
+    }
+    send({
+      type: 'challenge',
+      wire: WIRE_VERSION,
+      serverId: context.serverId,
+      nonce,
+      keyId,
+      signature: key.sign(signingBytes('server-challenge/1', statement)),
+      keys: context.keys.links(),
+    })
   }
 
   async function welcome(given: Challenge, hello: Extract<AgentFrame, { type: 'hello' }>): Promise<void> {
@@ -84,11 +110,27 @@ export function serveConnection(context: Context, sessions: Sessions, socket: We
     if (!opened.ok) return reject(opened.code, opened.message)
     if (phase.at !== 'challenged') return
     clearTimeout(patience)
-    const session: Session = { ...opened.session, agentId: given.agentId, send, reject, sinks: new Map(), dispatcher: createDispatcher(context, opened.session, given.agentId, hello.slots, send) }
+    const session: Session = {
+      ...opened.session,
+      agentId: given.agentId,
+      send,
+      reject,
+      sinks: new Map(),
+      dispatcher: createDispatcher(context, opened.session, given.agentId, hello.slots, send),
+    }
     phase = { at: 'ready', session }
     sessions.add(session)
     const { heartbeatSeconds, leaseSeconds } = context.config
-    send({ type: 'welcome', sessionId: session.sessionId, heartbeatSeconds, leaseSeconds, verdicts: session.verdicts, auditHead: session.auditHead, eventSeq: session.eventSeq, at: new Date(context.now()).toISOString() })
+    send({
+      type: 'welcome',
+      sessionId: session.sessionId,
+      heartbeatSeconds,
+      leaseSeconds,
+      verdicts: session.verdicts,
+      auditHead: session.auditHead,
+      eventSeq: session.eventSeq,
+      at: new Date(context.now()).toISOString(),
+    })
     session.verdicts = []
     session.dispatcher.nudge()
     sessions.control(session.agentId)
@@ -96,14 +138,22 @@ export function serveConnection(context: Context, sessions: Sessions, socket: We
 
   function takeBulk(data: Buffer): void {
     const frame = decodeBulk(data)
-    if (phase.at !== 'ready' || !frame || frame.kind !== BULK_LOG) return reject('bad_frame', 'this is no binary frame of the agent channel')
+    if (phase.at !== 'ready' || !frame || frame.kind !== BULK_LOG)
+      return reject('bad_frame', 'this is no binary frame of the agent channel')
     const sink = phase.session.sinks.get(frame.stream)
-    if (sink && !sink.write(frame.offset, frame.payload)) reject('out_of_order', 'log bytes are missing in between')
+    if (sink && !sink.write(frame.offset, frame.payload))
+      reject('out_of_order', 'log bytes are missing in between')
   }
 }
 
 /** Opened here because the sink must exist before the agent hears where to start. */
-export function openSink(context: Context, session: Session, stream: number, jobId: string, start: number): void {
+export function openSink(
+  context: Context,
+  session: Session,
+  stream: number,
+  jobId: string,
+  start: number,
+): void {
   session.sinks.get(stream)?.close()
   const acknowledge = (offset: number) => session.send({ type: 'log.ack', stream, offset })
   session.sinks.set(stream, createLogSink(context, jobId, start, acknowledge))

@@ -45,7 +45,9 @@ export function createSessions(context: Context): Sessions {
         .where('id', '=', session.agentId)
         .where('session_id', '=', session.sessionId)
         .execute()
-        .catch((error: unknown) => context.log.debug({ err: error }, 'the end of a session was not recorded; the sweep does it'))
+        .catch((error: unknown) =>
+          context.log.debug({ err: error }, 'the end of a session was not recorded; the sweep does it'),
+        )
     },
     touch(session, dropped) {
       touched.set(session.agentId, { hasJobs: session.dispatcher.running > 0, dropped })
@@ -56,7 +58,8 @@ export function createSessions(context: Context): Sessions {
     },
     pools() {
       const pools = new Map<string, Session[]>()
-      for (const { session } of byAgent.values()) pools.set(session.pool, [...(pools.get(session.pool) ?? []), session])
+      for (const { session } of byAgent.values())
+        pools.set(session.pool, [...(pools.get(session.pool) ?? []), session])
       return pools
     },
     agentIds: () => [...byAgent.keys()],
@@ -65,12 +68,14 @@ export function createSessions(context: Context): Sessions {
       const entries = [...touched]
       touched.clear()
       if (entries.length === 0) return
-      await extendLeases(context, entries.filter(([, t]) => t.hasJobs).map(([id]) => id))
-      await context.pool.query('update agent set last_seen_at = $1, dropped = d.dropped from unnest($2::text[], $3::bigint[]) as d(id, dropped) where agent.id = d.id', [
-        new Date(context.now()).toISOString(),
-        entries.map(([id]) => id),
-        entries.map(([, t]) => t.dropped),
-      ])
+      await extendLeases(
+        context,
+        entries.filter(([, t]) => t.hasJobs).map(([id]) => id),
+      )
+      await context.pool.query(
+        'update agent set last_seen_at = $1, dropped = d.dropped from unnest($2::text[], $3::bigint[]) as d(id, dropped) where agent.id = d.id',
+        [new Date(context.now()).toISOString(), entries.map(([id]) => id), entries.map(([, t]) => t.dropped)],
+      )
     },
     async close() {
       await Promise.all(

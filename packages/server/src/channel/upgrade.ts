@@ -10,7 +10,12 @@ const PATH = '/agent/v1/channel'
 
 /** The WebSocket end of the agent channel. Compression is off: it costs memory per connection, and logs are small. */
 export function createUpgrader(context: Context, sessions: Sessions) {
-  const server = new WebSocketServer({ noServer: true, maxPayload: MAX_CONTROL_FRAME, perMessageDeflate: false, clientTracking: true })
+  const server = new WebSocketServer({
+    noServer: true,
+    maxPayload: MAX_CONTROL_FRAME,
+    perMessageDeflate: false,
+    clientTracking: true,
+  })
   return {
     handle(request: IncomingMessage, socket: Duplex, head: Buffer): void {
       if (new URL(request.url ?? '/', 'http://server').pathname !== PATH) {

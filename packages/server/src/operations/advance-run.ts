@@ -5,7 +5,14 @@ import type { Tx } from '../store/transaction.ts'
 import { createJob } from './create-job.ts'
 import { planJobOfStep } from './manifests.ts'
 
-type Run = { id: string; install_id: string; app_version_id: string; kind: RunKind; status: RunStatus; cancel_requested_at: string | null }
+type Run = {
+  id: string
+  install_id: string
+  app_version_id: string
+  kind: RunKind
+  status: RunStatus
+  cancel_requested_at: string | null
+}
 
 /** Locks are taken in one order everywhere: run, install, step and job, audit head. */
 export async function lockRun(tx: Tx, runId: string): Promise<Run | undefined> {
@@ -22,7 +29,12 @@ export async function advance(context: Context, tx: Tx, run: Run): Promise<void>
   tx.nudge(`run:${run.id}`)
   if (run.status !== 'active') return
   for (;;) {
-    const steps = await tx.db.selectFrom('step').selectAll().where('run_id', '=', run.id).orderBy('position').execute()
+    const steps = await tx.db
+      .selectFrom('step')
+      .selectAll()
+      .where('run_id', '=', run.id)
+      .orderBy('position')
+      .execute()
     const next = advanceRun(
       steps.map((s) => ({ key: s.key, dependsOn: s.depends_on, status: s.status })),
       run.cancel_requested_at !== null,
@@ -37,25 +49,47 @@ export async function advance(context: Context, tx: Tx, run: Run): Promise<void>
   }
 }
 
-type Step = { id: string; key: string; kind: Parameters<typeof planJobOfStep>[1]['kind']; component: string | null }
+type Step = {
+  id: string
+  key: string
+  kind: Parameters<typeof planJobOfStep>[1]['kind']
+  component: string | null
+}
 
 /** True when the step is already over, so that the run may go on at once. */
 async function startStep(context: Context, tx: Tx, run: Run, step: Step): Promise<boolean> {
   if (step.kind === 'agent') {
-    const agent = await tx.db.selectFrom('agent').select('session_id').where('install_id', '=', run.install_id).where('status', '=', 'enrolled').executeTakeFirst()
+    const agent = await tx.db
+      .selectFrom('agent')
+      .select('session_id')
+      .where('install_id', '=', run.install_id)
+      .where('status', '=', 'enrolled')
+      .executeTakeFirst()
     const here = agent?.session_id != null
-    await tx.db.updateTable('step').set({ status: here ? 'succeeded' : 'active', started_at: tx.at, finished_at: here ? tx.at : null }).where('id', '=', step.id).execute()
+    await tx.db
+      .updateTable('step')
+      .set({ status: here ? 'succeeded' : 'active', started_at: tx.at, finished_at: here ? tx.at : null })
+      .where('id', '=', step.id)
+      .execute()
     return here
   }
   try {
     const plan = await planJobOfStep(tx, await subjectOf(tx, run, step))
     const jobId = plan && (await createJob(context, tx, plan, { runId: run.id, stepId: step.id }))
-    await tx.db.updateTable('step').set({ status: 'active', job_id: jobId ?? null, message: '', started_at: tx.at, finished_at: null }).where('id', '=', step.id).execute()
+    await tx.db
+      .updateTable('step')
+      .set({ status: 'active', job_id: jobId ?? null, message: '', started_at: tx.at, finished_at: null })
+      .where('id', '=', step.id)
+      .execute()
     await markComponent(tx, run, step)
     return false
   } catch (error) {
     if (!(error instanceof ApiFailure)) throw error
-    await tx.db.updateTable('step').set({ status: 'failed', message: error.message, started_at: tx.at, finished_at: tx.at }).where('id', '=', step.id).execute()
+    await tx.db
+      .updateTable('step')
+      .set({ status: 'failed', message: error.message, started_at: tx.at, finished_at: tx.at })
+      .where('id', '=', step.id)
+      .execute()
     return true
   }
 }
@@ -64,7 +98,12 @@ async function startStep(context: Context, tx: Tx, run: Run, step: Step): Promis
 async function markComponent(tx: Tx, run: Run, step: Step): Promise<void> {
   if (!step.component) return
   if (step.kind === 'sync') {
-    await tx.db.updateTable('deploy').set({ status: 'syncing' }).where('run_id', '=', run.id).where('component', '=', step.component).execute()
+    await tx.db
+      .updateTable('deploy')
+      .set({ status: 'syncing' })
+      .where('run_id', '=', run.id)
+      .where('component', '=', step.component)
+      .execute()
   }
   if (step.kind !== 'deploy') return
   const deploy = await tx.db
@@ -82,8 +121,16 @@ async function markComponent(tx: Tx, run: Run, step: Step): Promise<void> {
 }
 
 async function subjectOf(tx: Tx, run: Run, step: Step) {
-  const install = await tx.db.selectFrom('install').selectAll().where('id', '=', run.install_id).executeTakeFirstOrThrow()
-  const { content } = await tx.db.selectFrom('app_version').select('content').where('id', '=', run.app_version_id).executeTakeFirstOrThrow()
+  const install = await tx.db
+    .selectFrom('install')
+    .selectAll()
+    .where('id', '=', run.install_id)
+    .executeTakeFirstOrThrow()
+  const { content } = await tx.db
+    .selectFrom('app_version')
+    .select('content')
+    .where('id', '=', run.app_version_id)
+    .executeTakeFirstOrThrow()
   const table = step.kind === 'destroy' ? ('install_component' as const) : ('deploy' as const)
   const artifact = step.component
     ? await tx.db
@@ -97,11 +144,27 @@ async function subjectOf(tx: Tx, run: Run, step: Step) {
   return { kind: step.kind, component: step.component, install, app: content, artifact }
 }
 
-async function endRun(context: Context, tx: Tx, run: Run, end: 'succeeded' | 'failed' | 'canceled', cancel: string[]): Promise<void> {
+async function endRun(
+  context: Context,
+  tx: Tx,
+  run: Run,
+  end: 'succeeded' | 'failed' | 'canceled',
+  cancel: string[],
+): Promise<void> {
   if (cancel.length > 0) {
-    await tx.db.updateTable('step').set({ status: 'canceled', finished_at: tx.at }).where('run_id', '=', run.id).where('key', 'in', cancel).execute()
+    await tx.db
+      .updateTable('step')
+      .set({ status: 'canceled', finished_at: tx.at })
+      .where('run_id', '=', run.id)
+      .where('key', 'in', cancel)
+      .execute()
   }
-  await tx.db.updateTable('deploy').set({ status: 'canceled', finished_at: tx.at }).where('run_id', '=', run.id).where('status', 'in', ['pending', 'syncing', 'deploying']).execute()
+  await tx.db
+    .updateTable('deploy')
+    .set({ status: 'canceled', finished_at: tx.at })
+    .where('run_id', '=', run.id)
+    .where('status', 'in', ['pending', 'syncing', 'deploying'])
+    .execute()
   await tx.db.updateTable('run').set({ status: end, finished_at: tx.at }).where('id', '=', run.id).execute()
   tx.audit(run.install_id, {
     actor: { type: 'server', id: context.serverId },
@@ -117,11 +180,21 @@ async function endRun(context: Context, tx: Tx, run: Run, end: 'succeeded' | 'fa
 
 async function settleInstall(tx: Tx, run: Run, end: RunStatus): Promise<void> {
   const to = installStatusAfter(run.kind, end)
-  const { status } = await tx.db.selectFrom('install').select('status').where('id', '=', run.install_id).forUpdate().executeTakeFirstOrThrow()
+  const { status } = await tx.db
+    .selectFrom('install')
+    .select('status')
+    .where('id', '=', run.install_id)
+    .forUpdate()
+    .executeTakeFirstOrThrow()
   if (!to || !installStates.can(status, to)) return
   await tx.db.updateTable('install').set({ status: to }).where('id', '=', run.install_id).execute()
   if (to === 'deprovisioned') {
-    await tx.db.updateTable('agent').set({ status: 'revoked' }).where('install_id', '=', run.install_id).where('status', '=', 'enrolled').execute()
+    await tx.db
+      .updateTable('agent')
+      .set({ status: 'revoked' })
+      .where('install_id', '=', run.install_id)
+      .where('status', '=', 'enrolled')
+      .execute()
     tx.nudge(`install:${run.install_id}`)
   }
 }
@@ -135,13 +208,29 @@ function installStatusAfter(kind: RunKind, end: RunStatus): InstallStatus | unde
 /** One change at a time on an install: the oldest queued run starts when none is active. The caller may hold other runs. */
 export async function activateNext(context: Context, tx: Tx, installId: string): Promise<void> {
   await tx.db.selectFrom('install').select('id').where('id', '=', installId).forUpdate().execute()
-  const active = await tx.db.selectFrom('run').select('id').where('install_id', '=', installId).where('status', '=', 'active').executeTakeFirst()
+  const active = await tx.db
+    .selectFrom('run')
+    .select('id')
+    .where('install_id', '=', installId)
+    .where('status', '=', 'active')
+    .executeTakeFirst()
   if (active) return
-  const next = await tx.db.selectFrom('run').select('id').where('install_id', '=', installId).where('status', '=', 'queued').orderBy('id').executeTakeFirst()
+  const next = await tx.db
+    .selectFrom('run')
+    .select('id')
+    .where('install_id', '=', installId)
+    .where('status', '=', 'queued')
+    .orderBy('id')
+    .executeTakeFirst()
   const run = next && (await lockRun(tx, next.id))
   if (!run || run.status !== 'queued') return
-  await tx.db.updateTable('run').set({ status: 'active', started_at: tx.at }).where('id', '=', run.id).execute()
-  const to: InstallStatus | undefined = run.kind === 'provision' ? 'provisioning' : run.kind === 'deprovision' ? 'deprovisioning' : undefined
+  await tx.db
+    .updateTable('run')
+    .set({ status: 'active', started_at: tx.at })
+    .where('id', '=', run.id)
+    .execute()
+  const to: InstallStatus | undefined =
+    run.kind === 'provision' ? 'provisioning' : run.kind === 'deprovision' ? 'deprovisioning' : undefined
   if (to) await tx.db.updateTable('install').set({ status: to }).where('id', '=', installId).execute()
   await advance(context, tx, { ...run, status: 'active' })
 }

@@ -13,10 +13,19 @@ export async function createRun(
   decide: (app: App) => Decision,
   caller: Caller,
 ): Promise<string> {
-  const version = await tx.db.selectFrom('app_version').selectAll().where('app_id', '=', install.app_id).orderBy('number', 'desc').executeTakeFirstOrThrow()
+  const version = await tx.db
+    .selectFrom('app_version')
+    .selectAll()
+    .where('app_id', '=', install.app_id)
+    .orderBy('number', 'desc')
+    .executeTakeFirstOrThrow()
   const app = version.content
   const decision = decide(app)
-  const there = await tx.db.selectFrom('install_component').select('component').where('install_id', '=', install.id).execute()
+  const there = await tx.db
+    .selectFrom('install_component')
+    .select('component')
+    .where('install_id', '=', install.id)
+    .execute()
   const steps = planRun(decision, app, {
     deployed: new Set(there.map((row) => row.component)),
     hasSandbox: install.sandbox_type !== 'none',
@@ -24,15 +33,40 @@ export async function createRun(
   const id = context.newId('run')
   await tx.db
     .insertInto('run')
-    .values({ id, install_id: install.id, app_version_id: version.id, kind: decision.kind, status: 'queued', created_by: caller.name, created_at: tx.at })
+    .values({
+      id,
+      install_id: install.id,
+      app_version_id: version.id,
+      kind: decision.kind,
+      status: 'queued',
+      created_by: caller.name,
+      created_at: tx.at,
+    })
     .execute()
   if (steps.length > 0) {
     await tx.db
       .insertInto('step')
-      .values(steps.map((s, position) => ({ id: context.newId('step'), run_id: id, position, key: s.key, kind: s.kind, component: s.component, depends_on: s.dependsOn, status: 'pending' as const })))
+      .values(
+        steps.map((s, position) => ({
+          id: context.newId('step'),
+          run_id: id,
+          position,
+          key: s.key,
+          kind: s.kind,
+          component: s.component,
+          depends_on: s.dependsOn,
+          status: 'pending' as const,
+        })),
+      )
       .execute()
   }
-  await createDeploys(context, tx, install, id, steps.filter((s) => s.kind === 'deploy').map((s) => s.component!))
+  await createDeploys(
+    context,
+    tx,
+    install,
+    id,
+    steps.filter((s) => s.kind === 'deploy').map((s) => s.component!),
+  )
   tx.audit(install.id, {
     actor: actorOf(caller),
     action: 'run.created',
@@ -46,7 +80,13 @@ export async function createRun(
 }
 
 /** Pins each component to the newest build there is now: what is decided is what is deployed. */
-async function createDeploys(context: Context, tx: Tx, install: { id: string; app_id: string }, runId: string, components: string[]): Promise<void> {
+async function createDeploys(
+  context: Context,
+  tx: Tx,
+  install: { id: string; app_id: string },
+  runId: string,
+  components: string[],
+): Promise<void> {
   if (components.length === 0) return
   const builds = await tx.db
     .selectFrom('build')
@@ -60,7 +100,9 @@ async function createDeploys(context: Context, tx: Tx, install: { id: string; ap
     .execute()
   const missing = components.filter((name) => !builds.some((b) => b.component === name))
   if (missing.length > 0) {
-    throw new ApiFailure('no_build', `not built yet: ${missing.join(', ')}`, { remedy: 'Build first: `tenon builds create`.' })
+    throw new ApiFailure('no_build', `not built yet: ${missing.join(', ')}`, {
+      remedy: 'Build first: `tenon builds create`.',
+    })
   }
   await tx.db
     .insertInto('deploy')
@@ -83,9 +125,17 @@ async function createDeploys(context: Context, tx: Tx, install: { id: string; ap
 /** Every mistake of an app's graph as one answer. */
 export function requireSoundGraph(app: App): void {
   const problems = graphProblems(app.components).map((problem) => {
-    if (problem.code === 'dependency_cycle') return { path: 'components', message: `these depend on each other in a circle: ${problem.path.join(' → ')}` }
-    if (problem.code === 'duplicate_component') return { path: `components.${problem.component}`, message: 'this name is used twice' }
-    return { path: `components.${problem.component}.dependencies`, message: `there is no component ${problem.dependency}` }
+    if (problem.code === 'dependency_cycle')
+      return {
+        path: 'components',
+        message: `these depend on each other in a circle: ${problem.path.join(' → ')}`,
+      }
+    if (problem.code === 'duplicate_component')
+      return { path: `components.${problem.component}`, message: 'this name is used twice' }
+    return {
+      path: `components.${problem.component}.dependencies`,
+      message: `there is no component ${problem.dependency}`,
+    }
   })
   if (problems.length > 0) throw new ApiFailure('bad_app', 'the components do not form a graph', { problems })
 }

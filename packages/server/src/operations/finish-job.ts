@@ -39,10 +39,16 @@ export async function finishJob(
       return { chain }
     }
     const { outcome, reason, exitCode, message, result, outputs } = report
-    await settleJob(context, tx, job, { outcome, reason, exitCode, message, result: result as { [key: string]: Json }, outputs }, {
-      actor: { type: 'agent', id: agent.id },
-      details: { report: report as unknown as Json, signature },
-    })
+    await settleJob(
+      context,
+      tx,
+      job,
+      { outcome, reason, exitCode, message, result: result as { [key: string]: Json }, outputs },
+      {
+        actor: { type: 'agent', id: agent.id },
+        details: { report: report as unknown as Json, signature },
+      },
+    )
     return { chain }
   })
   return { settled: true, head: heads.get(value.chain) ?? null }

@@ -17,8 +17,17 @@ export async function grantCredential(
   request: { jobId: string; fence: number; want: 'registry' | 'join-token' },
 ): Promise<Granted> {
   return transact(context, async (tx) => {
-    const job = await tx.db.selectFrom('job').select(['id', 'status', 'fence', 'agent_id', 'kind', 'install_id', 'manifest', 'manifest_digest']).where('id', '=', request.jobId).forShare().executeTakeFirst()
-    const holds = job && job.agent_id === agent.agentId && job.fence === request.fence && (job.status === 'assigned' || job.status === 'running')
+    const job = await tx.db
+      .selectFrom('job')
+      .select(['id', 'status', 'fence', 'agent_id', 'kind', 'install_id', 'manifest', 'manifest_digest'])
+      .where('id', '=', request.jobId)
+      .forShare()
+      .executeTakeFirst()
+    const holds =
+      job &&
+      job.agent_id === agent.agentId &&
+      job.fence === request.fence &&
+      (job.status === 'assigned' || job.status === 'running')
     const allowed = holds && (request.want === 'registry' || job.kind === 'sandbox')
     tx.audit(chainOf(job?.install_id ?? null), {
       actor: { type: 'agent', id: agent.agentId },
@@ -29,16 +38,36 @@ export async function grantCredential(
       details: { want: request.want, fence: request.fence },
     })
     if (!allowed) return { ok: false, message: 'this job does not hold a lease that allows it' }
-    if (request.want === 'registry') return { ok: true, credential: registryCredential(context, job.id, request.fence, JSON.parse(job.manifest) as JobManifest) }
-    const token = await createJoinToken(context, tx, { role: 'install', installId: job.install_id, expiresInSeconds: JOIN_TTL_SECONDS }, { type: 'server', id: context.serverId })
+    if (request.want === 'registry')
+      return {
+        ok: true,
+        credential: registryCredential(
+          context,
+          job.id,
+          request.fence,
+          JSON.parse(job.manifest) as JobManifest,
+        ),
+      }
+    const token = await createJoinToken(
+      context,
+      tx,
+      { role: 'install', installId: job.install_id, expiresInSeconds: JOIN_TTL_SECONDS },
+      { type: 'server', id: context.serverId },
+    )
     return { ok: true, credential: { want: 'join-token', ...token } }
   })
 }
 
 /** Pull what the manifest names by digest; a build may also push to the one repository its manifest names. */
-function registryCredential(context: Context, jobId: string, fence: number, manifest: JobManifest): JobCredential {
+function registryCredential(
+  context: Context,
+  jobId: string,
+  fence: number,
+  manifest: JobManifest,
+): JobCredential {
   const actions = new Map<string, Set<'pull' | 'push'>>()
-  const allow = (repository: string, action: 'pull' | 'push') => actions.set(repository, (actions.get(repository) ?? new Set()).add(action))
+  const allow = (repository: string, action: 'pull' | 'push') =>
+    actions.set(repository, (actions.get(repository) ?? new Set()).add(action))
   for (const operation of manifest.operations) {
     if (operation.plugin.digest) allow(operation.plugin.repository, 'pull')
     for (const artifact of operation.artifacts) allow(artifact.repository, 'pull')
@@ -49,6 +78,16 @@ function registryCredential(context: Context, jobId: string, fence: number, mani
     }
   }
   const repositories = [...actions].map(([name, set]) => ({ name, actions: [...set] }))
-  const bearer = context.registry.issueToken({ subject: `${jobId}#${fence}`, repositories }, REGISTRY_TTL_SECONDS, context.now())
-  return { want: 'registry', registry: '/', bearer, repositories, expiresAt: isoNow(context, REGISTRY_TTL_SECONDS) }
+  const bearer = context.registry.issueToken(
+    { subject: `${jobId}#${fence}`, repositories },
+    REGISTRY_TTL_SECONDS,
+    context.now(),
+  )
+  return {
+    want: 'registry',
+    registry: '/',
+    bearer,
+    repositories,
+    expiresAt: isoNow(context, REGISTRY_TTL_SECONDS),
+  }
 }

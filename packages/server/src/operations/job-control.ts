@@ -14,14 +14,21 @@ export async function cancelJob(context: Context, jobId: string, caller: Caller)
   await transact(context, async (tx) => {
     const job = await lockJob(tx, jobId)
     if (!job) throw new ApiFailure('not_found', `there is no job ${jobId}`)
-    if (jobStates.isEnd(job.status)) throw new ApiFailure('wrong_state', `job ${jobId} has already ${job.status}`)
+    if (jobStates.isEnd(job.status))
+      throw new ApiFailure('wrong_state', `job ${jobId} has already ${job.status}`)
     await cancelLocked(context, tx, job, caller)
   })
 }
 
 export async function cancelLocked(context: Context, tx: Tx, job: LockedJob, caller: Caller): Promise<void> {
   if (job.status === 'queued') {
-    await settleJob(context, tx, job, { outcome: 'canceled', reason: 'canceled', message: 'canceled before it started', ...nothing }, { actor: actorOf(caller) })
+    await settleJob(
+      context,
+      tx,
+      job,
+      { outcome: 'canceled', reason: 'canceled', message: 'canceled before it started', ...nothing },
+      { actor: actorOf(caller) },
+    )
     return
   }
   if (job.cancel_requested_at) return
@@ -38,37 +45,80 @@ export async function cancelLocked(context: Context, tx: Tx, job: LockedJob, cal
 }
 
 /** A person's word on a job that nobody can ask any more. */
-export async function forceSettle(context: Context, jobId: string, outcome: JobOutcome, reason: string, caller: Caller): Promise<void> {
+export async function forceSettle(
+  context: Context,
+  jobId: string,
+  outcome: JobOutcome,
+  reason: string,
+  caller: Caller,
+): Promise<void> {
   await transact(context, async (tx) => {
     const job = await lockJob(tx, jobId)
     if (!job) throw new ApiFailure('not_found', `there is no job ${jobId}`)
     if (job.status !== 'lost') {
-      throw new ApiFailure('wrong_state', `job ${jobId} is ${job.status}; only a lost job is settled by hand`, { remedy: 'Cancel it instead: `tenon jobs cancel`.' })
+      throw new ApiFailure(
+        'wrong_state',
+        `job ${jobId} is ${job.status}; only a lost job is settled by hand`,
+        { remedy: 'Cancel it instead: `tenon jobs cancel`.' },
+      )
     }
-    await settleJob(context, tx, job, { outcome, reason: 'forced', message: reason, ...nothing }, { actor: actorOf(caller), details: { forced: true } })
+    await settleJob(
+      context,
+      tx,
+      job,
+      { outcome, reason: 'forced', message: reason, ...nothing },
+      { actor: actorOf(caller), details: { forced: true } },
+    )
   })
 }
 
 /** The agent would not run it: nothing happened, and the job says why. */
-export async function refuseJob(context: Context, agentId: string, refused: { jobId: string; fence: number; code: string; message: string }): Promise<void> {
+export async function refuseJob(
+  context: Context,
+  agentId: string,
+  refused: { jobId: string; fence: number; code: string; message: string },
+): Promise<void> {
   await transact(context, async (tx) => {
     const job = await lockJob(tx, refused.jobId)
     if (!job || job.agent_id !== agentId || job.fence !== refused.fence || jobStates.isEnd(job.status)) return
     // A resent assignment of a job that runs is refused as seen before; its end is still to come.
     if (refused.code === 'seen_before' && job.status !== 'assigned') return
-    await settleJob(context, tx, job, { outcome: 'failed', reason: 'refused', message: `the agent refused it: ${refused.message}`, ...nothing }, {
-      actor: { type: 'agent', id: agentId },
-      details: { refusal: refused.code },
-    })
+    await settleJob(
+      context,
+      tx,
+      job,
+      {
+        outcome: 'failed',
+        reason: 'refused',
+        message: `the agent refused it: ${refused.message}`,
+        ...nothing,
+      },
+      {
+        actor: { type: 'agent', id: agentId },
+        details: { refusal: refused.code },
+      },
+    )
   })
 }
 
 /** Back to the queue under a new fencing number, with a new manifest: whoever had the old one can no longer report for it. */
-export async function requeueJob(context: Context, tx: Tx, jobId: string, agentId: string, why: string): Promise<void> {
+export async function requeueJob(
+  context: Context,
+  tx: Tx,
+  jobId: string,
+  agentId: string,
+  why: string,
+): Promise<void> {
   const job = await lockJob(tx, jobId)
   if (!job || job.status !== 'assigned' || job.agent_id !== agentId) return
   if (job.cancel_requested_at) {
-    await settleJob(context, tx, job, { outcome: 'canceled', reason: 'canceled', message: 'canceled before it started', ...nothing }, { actor: { type: 'server', id: context.serverId } })
+    await settleJob(
+      context,
+      tx,
+      job,
+      { outcome: 'canceled', reason: 'canceled', message: 'canceled before it started', ...nothing },
+      { actor: { type: 'server', id: context.serverId } },
+    )
     return
   }
   const fence = job.fence + 1
@@ -91,7 +141,16 @@ export async function requeueJob(context: Context, tx: Tx, jobId: string, agentI
 
 /** The same work under a new signature: what a job may do never changes after it was decided. */
 export async function signAgain(context: Context, tx: Tx, jobId: string, fence: number) {
-  const row = await tx.db.selectFrom('job').select(['manifest', 'kind', 'role', 'install_id']).where('id', '=', jobId).executeTakeFirstOrThrow()
+  const row = await tx.db
+    .selectFrom('job')
+    .select(['manifest', 'kind', 'role', 'install_id'])
+    .where('id', '=', jobId)
+    .executeTakeFirstOrThrow()
   const { operations } = JSON.parse(row.manifest) as JobManifest
-  return signManifest(context, jobId, fence, { kind: row.kind, role: row.role, installId: row.install_id, operations })
+  return signManifest(context, jobId, fence, {
+    kind: row.kind,
+    role: row.role,
+    installId: row.install_id,
+    operations,
+  })
 }

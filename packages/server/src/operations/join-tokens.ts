@@ -17,7 +17,15 @@ export async function createJoinToken(
   const expiresAt = isoNow(context, wanted.expiresInSeconds)
   await tx.db
     .insertInto('join_token')
-    .values({ id, secret_hash: hashSecret(secret), role: wanted.role, install_id: wanted.installId, created_by: actor.id, created_at: tx.at, expires_at: expiresAt })
+    .values({
+      id,
+      secret_hash: hashSecret(secret),
+      role: wanted.role,
+      install_id: wanted.installId,
+      created_by: actor.id,
+      created_at: tx.at,
+      expires_at: expiresAt,
+    })
     .execute()
   tx.audit(chainOf(wanted.installId), {
     actor,
@@ -27,6 +35,10 @@ export async function createJoinToken(
     manifestDigest: null,
     details: { role: wanted.role, expiresAt },
   })
-  const joinToken = formatJoinToken({ id, secret, fingerprint: fingerprint(context.keys.current().key.publicKey) })
+  const joinToken = formatJoinToken({
+    id,
+    secret,
+    fingerprint: fingerprint(context.keys.current().key.publicKey),
+  })
   return { joinToken, expiresAt }
 }

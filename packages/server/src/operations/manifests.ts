@@ -1,4 +1,15 @@
-import { documentDigest, signDocument, type AgentRole, type App, type JobKind, type JobManifest, type Json, type ManifestLimits, type ManifestOperation, type StepKind } from '@tenon/core'
+import {
+  documentDigest,
+  signDocument,
+  type AgentRole,
+  type App,
+  type JobKind,
+  type JobManifest,
+  type Json,
+  type ManifestLimits,
+  type ManifestOperation,
+  type StepKind,
+} from '@tenon/core'
 import { isoNow, type Context } from '../context.ts'
 import { sha256 } from '../crypto.ts'
 import { ApiFailure } from '../errors.ts'
@@ -51,7 +62,8 @@ export function signManifest(context: Context, jobId: string, fence: number, pla
 
 /** A component may ask for other limits; they are part of what is signed. */
 function limitsOf(plan: JobPlan): ManifestLimits {
-  const wished = (plan.operations[0]?.config['component'] as { limits?: Partial<ManifestLimits> } | undefined)?.limits
+  const wished = (plan.operations[0]?.config['component'] as { limits?: Partial<ManifestLimits> } | undefined)
+    ?.limits
   const limits = { ...LIMITS[plan.kind] }
   for (const key of Object.keys(limits) as (keyof ManifestLimits)[]) {
     const value = wished?.[key]
@@ -67,7 +79,13 @@ export function poolOf(role: AgentRole, installId: string | null): string {
 interface StepSubject {
   kind: StepKind
   component: string | null
-  install: { id: string; name: string; sandbox_type: string; sandbox_config: { [key: string]: Json }; inputs: { [key: string]: Json } }
+  install: {
+    id: string
+    name: string
+    sandbox_type: string
+    sandbox_config: { [key: string]: Json }
+    inputs: { [key: string]: Json }
+  }
   app: App
   /** The artifact that the step is about: of the run's deploy, or what is installed. */
   artifact: { repository: string; digest: string } | undefined
@@ -81,17 +99,37 @@ export async function planJobOfStep(tx: Tx, subject: StepSubject): Promise<JobPl
       return undefined
     case 'sandbox':
     case 'sandbox-destroy':
-      return { kind: 'sandbox', role: 'setup', installId: install.id, operations: [await sandboxOperation(tx, subject)] }
+      return {
+        kind: 'sandbox',
+        role: 'setup',
+        installId: install.id,
+        operations: [await sandboxOperation(tx, subject)],
+      }
     case 'sync':
-      return { kind: 'sync', role: 'install', installId: install.id, operations: [await syncOperation(tx, subject)] }
+      return {
+        kind: 'sync',
+        role: 'install',
+        installId: install.id,
+        operations: [await syncOperation(tx, subject)],
+      }
     case 'deploy':
     case 'destroy':
-      return { kind, role: 'install', installId: install.id, operations: [await componentOperation(tx, subject, kind)] }
+      return {
+        kind,
+        role: 'install',
+        installId: install.id,
+        operations: [await componentOperation(tx, subject, kind)],
+      }
   }
 }
 
 async function sandboxOperation(tx: Tx, { kind, install }: StepSubject): Promise<ManifestOperation> {
-  const config = { ...install.sandbox_config, action: kind === 'sandbox' ? 'create' : 'destroy', installId: install.id, installName: install.name }
+  const config = {
+    ...install.sandbox_config,
+    action: kind === 'sandbox' ? 'create' : 'destroy',
+    installId: install.id,
+    installName: install.name,
+  }
   return {
     operation: 'sandbox',
     plugin: await pluginFor(tx, `sandbox-${install.sandbox_type}`),
@@ -118,7 +156,11 @@ async function syncOperation(tx: Tx, subject: StepSubject): Promise<ManifestOper
   }
 }
 
-async function componentOperation(tx: Tx, subject: StepSubject, operation: 'deploy' | 'destroy'): Promise<ManifestOperation> {
+async function componentOperation(
+  tx: Tx,
+  subject: StepSubject,
+  operation: 'deploy' | 'destroy',
+): Promise<ManifestOperation> {
   const component = componentOf(subject)
   return {
     operation,
@@ -126,7 +168,12 @@ async function componentOperation(tx: Tx, subject: StepSubject, operation: 'depl
     component: component.name,
     artifacts: [{ name: 'artifact', ...artifactOf(subject) }],
     approvedPlan: null,
-    config: { component: component.config, inputs: subject.install.inputs, dependencies: component.dependencies, secrets: secretNames(component.config) },
+    config: {
+      component: component.config,
+      inputs: subject.install.inputs,
+      dependencies: component.dependencies,
+      secrets: secretNames(component.config),
+    },
   }
 }
 
@@ -138,7 +185,10 @@ function secretNames(config: { [key: string]: Json }): string[] {
 
 export async function pluginFor(tx: Tx, name: string): Promise<ManifestOperation['plugin']> {
   const row = await tx.db.selectFrom('plugin').selectAll().where('name', '=', name).executeTakeFirst()
-  if (!row) throw new ApiFailure('bad_app', `no plugin handles the type ${name}`, { remedy: 'Use a type that this server has a plugin for.' })
+  if (!row)
+    throw new ApiFailure('bad_app', `no plugin handles the type ${name}`, {
+      remedy: 'Use a type that this server has a plugin for.',
+    })
   return { name: row.name, repository: row.repository, digest: row.digest }
 }
 

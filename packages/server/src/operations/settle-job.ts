@@ -24,7 +24,21 @@ export async function lockJob(tx: Tx, jobId: string) {
   const run = owner.run_id ? await lockRun(tx, owner.run_id) : undefined
   const job = await tx.db
     .selectFrom('job')
-    .select(['id', 'kind', 'pool', 'role', 'install_id', 'status', 'fence', 'run_id', 'step_id', 'build_id', 'agent_id', 'manifest_digest', 'cancel_requested_at'])
+    .select([
+      'id',
+      'kind',
+      'pool',
+      'role',
+      'install_id',
+      'status',
+      'fence',
+      'run_id',
+      'step_id',
+      'build_id',
+      'agent_id',
+      'manifest_digest',
+      'cancel_requested_at',
+    ])
     .where('id', '=', jobId)
     .forUpdate()
     .executeTakeFirstOrThrow()
@@ -32,8 +46,15 @@ export async function lockJob(tx: Tx, jobId: string) {
 }
 
 /** The one place where a job ends: its row, its build or step, the audit entry, and what follows from it. */
-export async function settleJob(context: Context, tx: Tx, job: LockedJob, ending: Ending, fact: Pick<AuditFact, 'actor'> & { details?: AuditFact['details'] }): Promise<void> {
-  if (!jobStates.can(job.status, ending.outcome)) throw new Error(`job ${job.id} cannot go from ${job.status} to ${ending.outcome}`)
+export async function settleJob(
+  context: Context,
+  tx: Tx,
+  job: LockedJob,
+  ending: Ending,
+  fact: Pick<AuditFact, 'actor'> & { details?: AuditFact['details'] },
+): Promise<void> {
+  if (!jobStates.can(job.status, ending.outcome))
+    throw new Error(`job ${job.id} cannot go from ${job.status} to ${ending.outcome}`)
   await tx.db
     .updateTable('job')
     .set({
@@ -53,7 +74,13 @@ export async function settleJob(context: Context, tx: Tx, job: LockedJob, ending
     subject: { type: 'job', id: job.id },
     outcome: ending.outcome === 'succeeded' ? 'ok' : 'failed',
     manifestDigest: job.manifest_digest,
-    details: { reason: ending.reason, exitCode: ending.exitCode, fence: job.fence, message: ending.message, ...fact.details },
+    details: {
+      reason: ending.reason,
+      exitCode: ending.exitCode,
+      fence: job.fence,
+      message: ending.message,
+      ...fact.details,
+    },
   })
   tx.nudge(`job:${job.id}`)
   if (job.build_id) await settleBuild(tx, job.build_id, ending)
@@ -71,7 +98,10 @@ async function settleBuild(tx: Tx, buildId: string, ending: Ending): Promise<voi
     .updateTable('build')
     .set({
       status,
-      message: status === 'failed' && ending.outcome === 'succeeded' ? 'the build job ended well but named no artifact' : ending.message,
+      message:
+        status === 'failed' && ending.outcome === 'succeeded'
+          ? 'the build job ended well but named no artifact'
+          : ending.message,
       artifact_digest: made ? digest : null,
       artifact_repository: made ? repository : null,
       finished_at: tx.at,
@@ -81,7 +111,12 @@ async function settleBuild(tx: Tx, buildId: string, ending: Ending): Promise<voi
   tx.nudge(`build:${buildId}`)
 }
 
-async function settleStep(tx: Tx, stepId: string, run: { id: string; install_id: string }, ending: Ending): Promise<void> {
+async function settleStep(
+  tx: Tx,
+  stepId: string,
+  run: { id: string; install_id: string },
+  ending: Ending,
+): Promise<void> {
   const step = await tx.db
     .updateTable('step')
     .set({ status: ending.outcome, message: ending.message, finished_at: tx.at })
@@ -90,13 +125,24 @@ async function settleStep(tx: Tx, stepId: string, run: { id: string; install_id:
     .returning(['kind', 'component'])
     .executeTakeFirst()
   if (!step?.component) return
-  if (step.kind === 'deploy' || (step.kind === 'sync' && ending.outcome !== 'succeeded')) await settleDeploy(tx, run, step.component, ending, step.kind)
+  if (step.kind === 'deploy' || (step.kind === 'sync' && ending.outcome !== 'succeeded'))
+    await settleDeploy(tx, run, step.component, ending, step.kind)
   if (step.kind === 'destroy' && ending.outcome === 'succeeded') {
-    await tx.db.deleteFrom('install_component').where('install_id', '=', run.install_id).where('component', '=', step.component).execute()
+    await tx.db
+      .deleteFrom('install_component')
+      .where('install_id', '=', run.install_id)
+      .where('component', '=', step.component)
+      .execute()
   }
 }
 
-async function settleDeploy(tx: Tx, run: { id: string; install_id: string }, component: string, ending: Ending, kind: 'deploy' | 'sync'): Promise<void> {
+async function settleDeploy(
+  tx: Tx,
+  run: { id: string; install_id: string },
+  component: string,
+  ending: Ending,
+  kind: 'deploy' | 'sync',
+): Promise<void> {
   const deploy = await tx.db
     .updateTable('deploy')
     .set({ status: ending.outcome, finished_at: tx.at })
@@ -108,7 +154,10 @@ async function settleDeploy(tx: Tx, run: { id: string; install_id: string }, com
   const succeeded = ending.outcome === 'succeeded'
   await tx.db
     .updateTable('install_component')
-    .set({ status: succeeded ? 'deployed' : 'failed', ...(succeeded ? { ...deploy, outputs: JSON.stringify(ending.outputs), deployed_at: tx.at } : {}) })
+    .set({
+      status: succeeded ? 'deployed' : 'failed',
+      ...(succeeded ? { ...deploy, outputs: JSON.stringify(ending.outputs), deployed_at: tx.at } : {}),
+    })
     .where('install_id', '=', run.install_id)
     .where('component', '=', component)
     .execute()

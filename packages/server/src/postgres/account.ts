@@ -30,8 +30,10 @@ export function chooseAccount(
   )
 }
 
-export function accountFor(dataDir: string): Account | undefined {
-  return chooseAccount(process.geteuid?.(), readPasswd(), ownerOf(dataDir))
+/** initdb wants its account in /etc/passwd, a running PostgreSQL does not: only an existing database has a say. */
+export function accountFor(existing: string | undefined): Account | undefined {
+  const owner = existing === undefined ? undefined : ownerOf(existing)
+  return chooseAccount(process.geteuid?.(), readPasswd(), owner)
 }
 
 /** What spawn needs to drop to the account. */

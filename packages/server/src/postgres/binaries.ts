@@ -14,16 +14,20 @@ import {
   symlinkSync,
 } from 'node:fs'
 import { createRequire } from 'node:module'
-import { tmpdir } from 'node:os'
 import { basename, dirname, join, relative } from 'node:path'
 import { type Account, credentials } from './account.ts'
 import { PostgresError, errorCode } from './errors.ts'
 
+const defaultCaches = ['/var/cache/tenon', '/var/tmp/tenon-root', '/tmp/tenon-root']
+
 export type Binaries = { initdb: string; postgres: string; version: string }
 
 /** The programs of the platform's npm package, in a place from which the account may run them. */
-export function provideBinaries(account: Account | undefined, caches = defaultCaches()): Binaries {
-  const native = nativeFolder()
+export function provideBinaries(
+  account: Account | undefined,
+  native = nativeFolder(),
+  caches = defaultCaches,
+): Binaries {
   hydrateLinks(native)
   const first = tryFolder(native, account)
   if (typeof first !== 'string') return first
@@ -100,13 +104,9 @@ function tryFolder(native: string, account: Account | undefined): Binaries | str
   return `${postgres}: ${run.error?.message ?? run.stderr.trim()}`
 }
 
-function defaultCaches(): string[] {
-  return ['/var/cache/tenon', join(tmpdir(), 'tenon-root')]
-}
-
 /** Copies under a draft name and renames, so that a copy is whole or absent. */
 function copyInto(cache: string, native: string): string {
-  mkdirSync(cache, { recursive: true, mode: 0o755 })
+  if (mkdirSync(cache, { recursive: true }) !== undefined) chmodSync(cache, 0o755)
   mustBeOurs(cache)
   const copy = join(cache, copyName(native))
   if (existsSync(copy)) {

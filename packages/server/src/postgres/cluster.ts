@@ -37,7 +37,7 @@ export async function openCluster(options: {
   const { dataDir, durable, clock, log } = options
   const siblings = siblingsOf(dataDir)
   const facts = readFolder(dataDir)
-  const account = accountFor(dataDir)
+  const account = accountFor(facts.version === undefined ? undefined : dataDir)
   const binaries = provideBinaries(account)
   const major = binaries.version.split('.')[0] ?? ''
   if (judgeFolder(dataDir, facts, major) === 'cluster') {
@@ -71,7 +71,7 @@ export function serverArguments(cluster: Cluster, port: number): string[] {
     unix_socket_directories: '',
     max_connections: '200',
     fsync: sync,
-    synchronous_commit: sync,
+    synchronous_commit: 'on',
     full_page_writes: sync,
     logging_collector: 'off',
     log_destination: 'stderr',

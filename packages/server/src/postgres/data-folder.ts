@@ -13,14 +13,14 @@ import type { Account } from './account.ts'
 import { PostgresError, errorCode } from './errors.ts'
 
 /** What stands beside the data folder: PostgreSQL owns all that is inside. */
-export type Siblings = { lock: string; log: string; password: string; draft: string }
+export type Siblings = { lock: string; log: string; password: string; draftPrefix: string }
 
 export function siblingsOf(dataDir: string): Siblings {
   return {
     lock: `${dataDir}.lock`,
     log: `${dataDir}.log`,
     password: `${dataDir}.password`,
-    draft: `${dataDir}.new`,
+    draftPrefix: `${dataDir}.new-`,
   }
 }
 

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
-import { closeSync, mkdirSync, renameSync, rmSync } from 'node:fs'
+import { closeSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import { credentials } from './account.ts'
 import { type Cluster, dataArgument, superuser } from './cluster.ts'
 import { giveTo } from './data-folder.ts'
@@ -8,9 +9,8 @@ import { openForInitdb } from './password.ts'
 
 /** Makes the database under a draft name and renames it: a killed first start leaves nothing half made. */
 export async function initialise(cluster: Cluster): Promise<void> {
-  const { draft } = cluster.siblings
-  rmSync(draft, { recursive: true, force: true })
-  mkdirSync(draft, { mode: 0o700 })
+  removeDrafts(cluster.siblings.draftPrefix)
+  const draft = mkdtempSync(cluster.siblings.draftPrefix)
   giveTo(draft, cluster.account)
   await runInitdb(cluster, draft)
   try {
@@ -22,6 +22,15 @@ export async function initialise(cluster: Cluster): Promise<void> {
         'if that is a mount point, choose a folder inside it, otherwise remove it and start again',
       { cause },
     )
+  }
+}
+
+/** An initdb whose supervisor was killed may still write into an old draft; it never gets the real name. */
+function removeDrafts(prefix: string): void {
+  const folder = dirname(prefix)
+  for (const name of readdirSync(folder)) {
+    if (!name.startsWith(basename(prefix))) continue
+    rmSync(join(folder, name), { recursive: true, force: true, maxRetries: 10, retryDelay: 20 })
   }
 }
 

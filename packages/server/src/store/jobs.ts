@@ -11,10 +11,23 @@ export interface ClaimedJob {
   document: SignedDocument
 }
 
-type ClaimedRow = { id: string; fence: number; install_id: string | null; manifest: string; manifest_key_id: string; manifest_signature: string; manifest_digest: string; created_at: string }
+type ClaimedRow = {
+  id: string
+  fence: number
+  install_id: string | null
+  manifest: string
+  manifest_key_id: string
+  manifest_signature: string
+  manifest_digest: string
+  created_at: string
+}
 
 /** The queue: the oldest jobs of a pool that nobody else is taking right now become this agent's, under a lease. */
-export async function claimJobs(context: Context, agent: { id: string; pool: string }, limit: number): Promise<ClaimedJob[]> {
+export async function claimJobs(
+  context: Context,
+  agent: { id: string; pool: string },
+  limit: number,
+): Promise<ClaimedJob[]> {
   return transact(context, async (tx) => {
     const { rows } = await sql<ClaimedRow>`
       update job set status = 'assigned', agent_id = ${agent.id}, assigned_at = ${tx.at},
@@ -22,9 +35,12 @@ export async function claimJobs(context: Context, agent: { id: string; pool: str
       where id in (
         select id from job where pool = ${agent.pool} and status = 'queued'
         order by id limit ${limit} for update skip locked)
-      returning id, fence, install_id, manifest, manifest_key_id, manifest_signature, manifest_digest, created_at`.execute(tx.db)
+      returning id, fence, install_id, manifest, manifest_key_id, manifest_signature, manifest_digest, created_at`.execute(
+      tx.db,
+    )
     const claimed: ClaimedJob[] = []
-    for (const row of rows.toSorted((a, b) => (a.id < b.id ? -1 : 1))) claimed.push(await claim(context, tx, agent.id, row))
+    for (const row of rows.toSorted((a, b) => (a.id < b.id ? -1 : 1)))
+      claimed.push(await claim(context, tx, agent.id, row))
     return claimed
   })
 }
@@ -69,7 +85,13 @@ export async function knownJobs(tx: Tx, agentId: string, named: string[]): Promi
       ]),
     )
     .execute()
-  return rows.map((row) => ({ jobId: row.id, fence: row.fence, status: row.status, agentId: row.agent_id, cancelRequested: row.cancel_requested_at !== null }))
+  return rows.map((row) => ({
+    jobId: row.id,
+    fence: row.fence,
+    status: row.status,
+    agentId: row.agent_id,
+    cancelRequested: row.cancel_requested_at !== null,
+  }))
 }
 
 /** Renews what these agents hold; one statement for all of them. */
@@ -86,11 +108,17 @@ export async function extendLeases(context: Context, agentIds: string[]): Promis
  */
 export async function expireLeases(context: Context, watchEverySeconds: number): Promise<string[]> {
   return transact(context, async (tx) => {
-    const watched = await tx.db.selectFrom('lease_watch').select('watched_at').forUpdate().executeTakeFirstOrThrow()
+    const watched = await tx.db
+      .selectFrom('lease_watch')
+      .select('watched_at')
+      .forUpdate()
+      .executeTakeFirstOrThrow()
     const gapMs = context.now() - Date.parse(watched.watched_at)
     await tx.db.updateTable('lease_watch').set({ watched_at: tx.at }).execute()
     if (gapMs > watchEverySeconds * 3000) {
-      await sql`update job set lease_until = lease_until + ${gapMs} * interval '1 millisecond' where status in ('assigned', 'running')`.execute(tx.db)
+      await sql`update job set lease_until = lease_until + ${gapMs} * interval '1 millisecond' where status in ('assigned', 'running')`.execute(
+        tx.db,
+      )
       return []
     }
     const lost = await tx.db

@@ -1,7 +1,12 @@
 import type { Context } from '../context.ts'
 
 /** False when another session of the agent has taken over this log and moved on. */
-export async function storeLogChunk(context: Context, jobId: string, offset: number, bytes: Uint8Array): Promise<boolean> {
+export async function storeLogChunk(
+  context: Context,
+  jobId: string,
+  offset: number,
+  bytes: Uint8Array,
+): Promise<boolean> {
   const blob = `logs/${jobId}/${offset}.${bytes.byteLength}`
   await context.blobs.put(blob, bytes)
   const mine = await context.db.transaction().execute(async (db) => {
@@ -12,7 +17,10 @@ export async function storeLogChunk(context: Context, jobId: string, offset: num
       .where('log_bytes', '=', offset)
       .executeTakeFirst()
     if (moved.numUpdatedRows === 0n) return false
-    await db.insertInto('job_log_chunk').values({ job_id: jobId, start_offset: offset, length: bytes.byteLength, blob }).execute()
+    await db
+      .insertInto('job_log_chunk')
+      .values({ job_id: jobId, start_offset: offset, length: bytes.byteLength, blob })
+      .execute()
     return true
   })
   context.hub.nudge([`log:${jobId}`])

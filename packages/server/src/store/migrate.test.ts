@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import fc from 'fast-check'
+import { assert, nat, property, string, uniqueArray } from 'fast-check'
 import { Pool } from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import {
@@ -104,9 +104,9 @@ describe('migrate', () => {
 
 describe('planMigrations', () => {
   it('plans exactly the rest of the list, wherever an earlier release stopped', () => {
-    const list = fc.uniqueArray(fc.string({ minLength: 1 }), { maxLength: 12 })
-    fc.assert(
-      fc.property(list, fc.nat(12), (names, count) => {
+    const list = uniqueArray(string({ minLength: 1 }), { maxLength: 12 })
+    assert(
+      property(list, nat(12), (names, count) => {
         const migrations = names.map((name) => ({ name, sql: `-- ${name}` }))
         const applied = migrations
           .slice(0, count)

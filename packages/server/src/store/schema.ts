@@ -1,15 +1,44 @@
-import type { AgentRole, App, BuildStatus, DeployStatus, InstallStatus, JobEndReason, JobKind, JobStatus, Json, RunKind, RunStatus, StepKind, StepStatus, UserRole } from '@tenon/core'
+import type {
+  AgentRole,
+  App,
+  BuildStatus,
+  DeployStatus,
+  InstallStatus,
+  JobEndReason,
+  JobKind,
+  JobStatus,
+  Json,
+  RunKind,
+  RunStatus,
+  StepKind,
+  StepStatus,
+  UserRole,
+} from '@tenon/core'
 import type { ColumnType, Generated, GeneratedAlways } from 'kysely'
 
 /** The tables, column for column as in the migrations. Timestamps are ISO strings, bigints are numbers. */
 export interface Database {
   server_identity: { singleton: Generated<boolean>; server_id: string; created_at: string }
-  server_key: { id: string; public_key: string; private_key_sealed: Buffer; signed_by: string | null; signature: string | null; created_at: string }
+  server_key: {
+    id: string
+    public_key: string
+    private_key_sealed: Buffer
+    signed_by: string | null
+    signature: string | null
+    created_at: string
+  }
   server_process: { id: string; started_at: string; seen_at: string }
   lease_watch: { singleton: Generated<boolean>; watched_at: string }
   api_token: ApiTokenTable
   app: { id: string; name: string; created_at: string }
-  app_version: { id: string; app_id: string; number: number; content: JsonColumn<App>; digest: string; created_at: string }
+  app_version: {
+    id: string
+    app_id: string
+    number: number
+    content: JsonColumn<App>
+    digest: string
+    created_at: string
+  }
   plugin: { name: string; repository: string; digest: string; version: string }
   build: BuildTable
   install: InstallTable
@@ -21,7 +50,15 @@ export interface Database {
   deploy: DeployTable
   install_component: InstallComponentTable
   job_log_chunk: { job_id: string; start_offset: number; length: number; blob: string }
-  install_secret: { id: GeneratedAlways<number>; install_id: string; name: string; version: number; ciphertext: Buffer; set_at: string; delivered_at: string | null }
+  install_secret: {
+    id: GeneratedAlways<number>
+    install_id: string
+    name: string
+    version: number
+    ciphertext: Buffer
+    set_at: string
+    delivered_at: string | null
+  }
   audit_entry: { chain: string; seq: number; body: string; hash: string; action: GeneratedAlways<string> }
   audit_head: { chain: string; seq: number; hash: string }
   audit_pending: { id: GeneratedAlways<number>; before: string; after: string }

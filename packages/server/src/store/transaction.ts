@@ -24,7 +24,10 @@ export async function transact<T>(context: Context, work: (tx: Tx) => Promise<T>
   return (await transactWithHeads(context, work)).value
 }
 
-export async function transactWithHeads<T>(context: Context, work: (tx: Tx) => Promise<T>): Promise<Committed<T>> {
+export async function transactWithHeads<T>(
+  context: Context,
+  work: (tx: Tx) => Promise<T>,
+): Promise<Committed<T>> {
   const topics = new Set<string>()
   const committed = await context.db.transaction().execute(async (db) => {
     const facts: { chain: string; fact: AuditFact }[] = []

@@ -30,6 +30,7 @@ export async function detectCgroups(name = 'tenon', mountinfo?: string): Promise
     const bases = Object.fromEntries(CONTROLLERS.map((controller) => [controller, base]))
     const host: CgroupHost = { version: 2, bases }
     if (await works(host)) return host
+    await rmdir(base).catch(() => undefined)
   }
   const bases: CgroupHost['bases'] = {}
   for (const controller of CONTROLLERS) {

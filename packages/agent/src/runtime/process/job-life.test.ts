@@ -43,10 +43,10 @@ describe('a job whose launcher was killed', () => {
     await runtime.start(spec('orphan', 'sleep 1000 & exec sleep 1000'))
     const folder = jobFolder(dir, 'orphan')
     const identity = await readIdentity(folder)
-    const launchers = await jobProcesses([identity?.pid ?? -1], folder.temporary, false)
+    const launchers = jobProcesses([identity?.pid ?? -1], folder.temporary, false)
     for (const pid of launchers) process.kill(pid, 'SIGKILL')
     expect(await runtime.wait('orphan', never)).toMatchObject({ reason: 'gone', exitCode: null })
-    expect(await jobProcesses([], folder.temporary, true)).toEqual([])
+    expect(jobProcesses([], folder.temporary, true)).toEqual([])
   })
 
   it('is not mistaken for a stranger that got its pid', async () => {
@@ -54,7 +54,7 @@ describe('a job whose launcher was killed', () => {
     await runtime.wait('reused', never)
     const stranger = spawn('sleep', ['1000'], { stdio: 'ignore', detached: true })
     const folder = jobFolder(dir, 'reused')
-    const identity = await identify(stranger.pid ?? -1)
+    const identity = identify(stranger.pid ?? -1)
     await rm(path.join(folder.run, 'exit'))
     await writeIdentity(folder, { pid: stranger.pid ?? -1, startTime: '1', bootId: identity?.bootId ?? '' })
     expect(await runtime.wait('reused', never)).toMatchObject({ reason: 'gone' })

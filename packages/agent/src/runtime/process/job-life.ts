@@ -31,7 +31,7 @@ export async function outcomeOf(folder: JobFolder): Promise<JobExit | undefined>
   if (identity === undefined) {
     return { reason: 'start', exitCode: null, message: 'The agent ended while it started the job.' }
   }
-  if (await isAlive(identity)) return undefined
+  if (isAlive(identity)) return undefined
   const late = await readExit(folder)
   if (late !== undefined) return exitReason(late)
   await killJob(folder)
@@ -43,7 +43,7 @@ export async function outcomeOf(folder: JobFolder): Promise<JobExit | undefined>
 export async function requestStop(folder: JobFolder, graceSeconds: number, reason: string): Promise<void> {
   await writeStop(folder, reason, graceSeconds)
   const identity = await readIdentity(folder)
-  if (identity !== undefined && (await isAlive(identity))) sendSignal(identity.pid, 'SIGTERM')
+  if (identity !== undefined && isAlive(identity)) sendSignal(identity.pid, 'SIGTERM')
 }
 
 /** Everything of the job dies, the launcher too. */
@@ -57,8 +57,8 @@ export async function killJob(folder: JobFolder): Promise<void> {
   await killAll(async () => {
     const inside = await cgroupProcesses(cgroup)
     // Nothing of a confined job is left once it ended: the look through all processes can be spared.
-    if (endedAlone && (identity === undefined || !(await isAlive(identity)))) return inside
-    return [...inside, ...(await jobProcesses(sessions, folder.temporary, true))]
+    if (endedAlone && (identity === undefined || !isAlive(identity))) return inside
+    return [...inside, ...jobProcesses(sessions, folder.temporary, true)]
   })
 }
 

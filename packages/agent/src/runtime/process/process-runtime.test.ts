@@ -44,7 +44,7 @@ async function makeHarness(options: { confine: boolean; useCgroups: boolean }): 
       const record = await readRecord(folder)
       if (record !== undefined) cgroupFolders.set(jobId, record.cgroup)
       const places = [folder.root, ...(cgroupFolders.get(jobId) ?? [])].filter((place) => existsSync(place))
-      const pids = await jobProcesses([], folder.temporary, true)
+      const pids = jobProcesses([], folder.temporary, true)
       return [...places, ...pids.map((pid) => `process ${pid}`)]
     },
     close: () => rm(dir, { recursive: true, force: true }),

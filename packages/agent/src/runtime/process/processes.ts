@@ -1,4 +1,4 @@
-import { readdir, readFile } from 'node:fs/promises'
+import { readdirSync, readFileSync } from 'node:fs'
 
 /** A pid alone may name another process tomorrow: the start time and the boot make it certain. */
 export interface ProcessIdentity {
@@ -14,42 +14,38 @@ interface ProcessStat {
   startTime: string
 }
 
-export async function identify(pid: number): Promise<ProcessIdentity | undefined> {
-  const stat = await readStat(pid)
-  return stat && { pid, startTime: stat.startTime, bootId: await bootId() }
+export function identify(pid: number): ProcessIdentity | undefined {
+  const stat = readStat(pid)
+  return stat && { pid, startTime: stat.startTime, bootId: bootId() }
 }
 
-export async function isAlive(identity: ProcessIdentity): Promise<boolean> {
-  const stat = await readStat(identity.pid)
+export function isAlive(identity: ProcessIdentity): boolean {
+  const stat = readStat(identity.pid)
   if (stat === undefined || isDead(stat) || stat.startTime !== identity.startTime) return false
-  return identity.bootId === (await bootId())
+  return identity.bootId === bootId()
 }
 
 /** All living processes of the given sessions; with `marked`, also those that left them but keep the temporary folder. */
-export async function jobProcesses(
-  sessions: number[],
-  temporaryFolder: string,
-  marked: boolean,
-): Promise<number[]> {
+export function jobProcesses(sessions: number[], temporaryFolder: string, marked: boolean): number[] {
   const found: number[] = []
   const own = new Set<number>()
-  for (const session of sessions) if (await isOwn(session, temporaryFolder)) own.add(session)
-  for (const name of await readdir('/proc')) {
+  for (const session of sessions) if (isOwn(session, temporaryFolder)) own.add(session)
+  for (const name of readdirSync('/proc')) {
     const pid = Number(name)
     if (!Number.isInteger(pid)) continue
-    const stat = await readStat(pid)
+    const stat = readStat(pid)
     if (stat === undefined || isDead(stat)) continue
-    const isOurs = own.has(stat.session) || (marked && (await hasTemporaryFolder(pid, temporaryFolder)))
+    const isOurs = own.has(stat.session) || (marked && hasTemporaryFolder(pid, temporaryFolder))
     if (isOurs) found.push(pid)
   }
   return found
 }
 
 /** What these processes hold for themselves alone, in bytes: resident pages without the shared ones. */
-export async function residentBytes(pids: number[]): Promise<number> {
+export function residentBytes(pids: number[]): number {
   let pages = 0
   for (const pid of pids) {
-    const [, resident = '0', shared = '0'] = (await read(`/proc/${pid}/statm`))?.split(' ') ?? []
+    const [, resident = '0', shared = '0'] = read(`/proc/${pid}/statm`)?.split(' ') ?? []
     pages += Math.max(0, Number(resident) - Number(shared))
   }
   return pages * 4096
@@ -74,22 +70,22 @@ export function sendSignal(pid: number, signal: NodeJS.Signals): void {
   }
 }
 
-async function readStat(pid: number): Promise<ProcessStat | undefined> {
-  const text = await read(`/proc/${pid}/stat`)
+function readStat(pid: number): ProcessStat | undefined {
+  const text = read(`/proc/${pid}/stat`)
   if (text === undefined) return undefined
   // The name stands in parentheses and may hold spaces and parentheses itself.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
   return { pid, state: fields[0] ?? '', session: Number(fields[3]), startTime: fields[19] ?? '' }
 }
 
-/** While its first process lives, a session is known by it; its number may have passed on to a stranger. */
-async function isOwn(session: number, temporaryFolder: string): Promise<boolean> {
-  const leader = await readStat(session)
-  return leader === undefined || isDead(leader) || hasTemporaryFolder(session, temporaryFolder)
+/** A session is ours while its first process lives and is marked: its number may long have passed on to a stranger. */
+function isOwn(session: number, temporaryFolder: string): boolean {
+  const leader = readStat(session)
+  return leader !== undefined && !isDead(leader) && hasTemporaryFolder(session, temporaryFolder)
 }
 
-async function hasTemporaryFolder(pid: number, folder: string): Promise<boolean> {
-  const environment = await read(`/proc/${pid}/environ`)
+function hasTemporaryFolder(pid: number, folder: string): boolean {
+  const environment = read(`/proc/${pid}/environ`)
   return environment?.split('\0').includes(`TMPDIR=${folder}`) ?? false
 }
 
@@ -97,10 +93,15 @@ function isDead(stat: ProcessStat): boolean {
   return stat.state === 'Z' || stat.state === 'X'
 }
 
-async function bootId(): Promise<string> {
-  return (await read('/proc/sys/kernel/random/boot_id'))?.trim() ?? ''
+function bootId(): string {
+  return read('/proc/sys/kernel/random/boot_id')?.trim() ?? ''
 }
 
-async function read(file: string): Promise<string | undefined> {
-  return readFile(file, 'utf8').catch(() => undefined)
+/** Synchronous: a file of `/proc` is no disk access, and the way through the thread pool takes ten times as long. */
+function read(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch {
+    return undefined
+  }
 }

@@ -46,7 +46,7 @@ export async function startJob(
   await writeEnvironment(folder, host, spec)
   const launcher = spawnLauncher(folder, host, spec, cgroup)
   const ready = untilReady(launcher)
-  const identity = launcher.pid === undefined ? undefined : await identify(launcher.pid)
+  const identity = launcher.pid === undefined ? undefined : identify(launcher.pid)
   if (identity !== undefined) {
     await writeIdentity(folder, identity)
     ;(launcher.stdin as Writable).end('go\n')

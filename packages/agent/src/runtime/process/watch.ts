@@ -58,8 +58,8 @@ export function createLimitWatch(context: WatchContext): LimitWatch {
 async function holdMemory(folder: JobFolder, record: JobRecord): Promise<void> {
   const session = await readSession(folder)
   if (session === undefined) return
-  const pids = await jobProcesses([session], folder.temporary, false)
-  if ((await residentBytes(pids)) <= record.memoryBytes) return
+  const pids = jobProcesses([session], folder.temporary, false)
+  if (residentBytes(pids) <= record.memoryBytes) return
   await markOverMemory(folder)
   for (const pid of pids) sendSignal(pid, 'SIGKILL')
 }

@@ -1,0 +1,103 @@
+import type { Command } from '@commander-js/extra-typings'
+import type { CallOutput, Client } from '@tenon/protocol'
+import { resolve } from 'node:path'
+import { loadApp, type LoadedApp } from '../app-config/load-app.ts'
+import type { Cli } from '../cli.ts'
+import { examples } from '../help-text.ts'
+import { ago, plural, shortDigest } from '../output/words.ts'
+import { AFTER, LIMIT, pageQuery, showPage } from './paging.ts'
+
+export function addApps(program: Command, cli: Cli): void {
+  const apps = program
+    .command('apps')
+    .description('what you ship: apps and their components')
+    .addHelpText('after', examples('tenon apps list', 'tenon apps sync ./my-app'))
+  apps
+    .command('list')
+    .description('list apps with their newest version')
+    .option(...LIMIT)
+    .option(...AFTER)
+    .addHelpText('after', examples('tenon apps list', 'tenon apps list --json'))
+    .action(async (options) => {
+      const client = await cli.client()
+      const page = await client.call('apps.list', { query: pageQuery(options) })
+      const now = cli.io.clock.now()
+      showPage(
+        cli,
+        page,
+        [
+          { title: 'NAME', value: (a) => a.name },
+          { title: 'VERSION', value: (a) => a.version },
+          { title: 'COMPONENTS', value: (a) => a.components.length },
+          { title: 'BUILT', value: (a) => a.components.filter((c) => c.artifact !== null).length },
+          { title: 'CHANGED', value: (a) => ago(a.createdAt, now) },
+          { title: 'DESCRIPTION', value: (a) => a.description, shrink: true },
+        ],
+        'no apps yet; next: tenon apps sync DIR',
+      )
+    })
+  apps
+    .command('show')
+    .description('one app and its components')
+    .argument('<app>', 'its name or id')
+    .addHelpText('after', examples('tenon apps show hello'))
+    .action((app) => show(cli, app))
+  apps
+    .command('sync')
+    .description('store the app of a config folder as a new version; the same content changes nothing')
+    .argument('[dir]', 'the folder that holds metadata.toml', '.')
+    .option('--name <name>', 'the app’s name; from metadata.toml otherwise')
+    .addHelpText('after', examples('tenon apps sync', 'tenon apps sync ./my-app --name my-app'))
+    .action(async (dir, options) => {
+      const client = await cli.client()
+      const { answer } = await syncApp(cli, client, dir, options.name)
+      if (cli.globals.json) return cli.out.json(answer)
+      cli.out.line(describeSync(answer))
+    })
+}
+
+/** Loads the folder and sends it; also the first part of `builds create`. */
+export async function syncApp(
+  cli: Cli,
+  client: Client,
+  dir: string,
+  name: string | undefined,
+): Promise<{ loaded: LoadedApp; answer: SyncAnswer }> {
+  const loaded = await loadApp(resolve(cli.io.cwd, dir), name)
+  if (loaded.unused.length > 0) cli.out.note(`not acted on yet: ${loaded.unused.join(', ')}`)
+  const answer = await client.call('apps.sync', { body: { app: loaded.app } })
+  return { loaded, answer }
+}
+
+export type SyncAnswer = CallOutput<'apps.sync'>
+
+export function describeSync({ app, changed }: SyncAnswer): string {
+  const words = changed ? 'stored' : 'unchanged'
+  return `${app.name} version ${app.version}: ${words} (${plural(app.components.length, 'component')})`
+}
+
+async function show(cli: Cli, ref: string): Promise<void> {
+  const { out } = cli
+  const client = await cli.client()
+  const app = await client.call('apps.get', { params: { ref } })
+  if (cli.globals.json) return out.json(app)
+  out.fields([
+    ['name', app.name],
+    ['id', app.id],
+    ['display name', app.displayName],
+    ['description', app.description],
+    ['version', app.version],
+    ['changed', app.createdAt],
+  ])
+  out.line()
+  out.table(
+    [
+      { title: 'COMPONENT', value: (c) => c.name },
+      { title: 'TYPE', value: (c) => c.type },
+      { title: 'DEPENDS ON', value: (c) => c.dependencies.join(', '), shrink: true },
+      { title: 'ARTIFACT', value: (c) => shortDigest(c.artifact) },
+    ],
+    app.components,
+    'no components',
+  )
+}

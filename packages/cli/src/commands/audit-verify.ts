@@ -1,0 +1,155 @@
+import type { CallOutput, Client } from '@tenon/protocol'
+import { resolve } from 'node:path'
+import { chainId } from '../audit/chain-id.ts'
+import { readExport, type ExportHeader } from '../audit/export.ts'
+import {
+  keptHead,
+  readKnownServers,
+  recogniseServer,
+  rememberServer,
+  type KnownServer,
+} from '../audit/known-servers.ts'
+import { readChain } from '../audit/read-chain.ts'
+import { recognise } from '../audit/recognise.ts'
+import { createChainVerifier, type ChainVerdict } from '../audit/verify-chain.ts'
+import type { Cli } from '../cli.ts'
+import { usageError } from '../errors.ts'
+import { EXIT } from '../exit-codes.ts'
+import { plain } from '../output/clean.ts'
+import { withProgress } from '../output/progress.ts'
+import { plural } from '../output/words.ts'
+
+interface Options {
+  all?: true | undefined
+  file?: string | undefined
+  repin?: true | undefined
+}
+
+export async function verifyAudit(cli: Cli, chain: string | undefined, options: Options): Promise<void> {
+  if (chain !== undefined && options.all) throw usageError('name a chain or give --all, not both')
+  const verdicts =
+    options.file === undefined
+      ? await verifyServer(cli, chain, options.repin === true)
+      : await verifyFile(cli, chain, resolve(cli.io.cwd, options.file))
+  show(cli, verdicts)
+  if (verdicts.some((verdict) => verdict.problems.length > 0)) cli.exitCode = EXIT.failed
+}
+
+async function verifyServer(cli: Cli, given: string | undefined, repin: boolean): Promise<ChainVerdict[]> {
+  const client = await cli.client()
+  const { url, known } = await recognise(cli, client, repin)
+  const listed = await client.call('audit.chains', {})
+  const changedAgents = learnAgents(known, listed.agents)
+  const gone = Object.keys(known.heads).filter((id) => !listed.chains.some((c) => c.chain === id))
+  const wanted =
+    given === undefined ? [...listed.chains.map((c) => c.chain), ...gone] : [await chainId(client, given)]
+  const verdicts: ChainVerdict[] = []
+  for (const id of wanted) {
+    const head = listed.chains.find((c) => c.chain === id)
+    verdicts.push(await verifyOne(cli, client, id, { known, listed: head }))
+  }
+  for (const message of changedAgents) {
+    verdicts[0]?.problems.push({ seq: 0, code: 'unknown_agent', message })
+  }
+  for (const { chain, head, problems } of verdicts) {
+    if (problems.length === 0) known.heads[chain] = { seq: head.seq, hash: head.hash }
+  }
+  await rememberServer(cli.io, url, known, repin)
+  return verdicts
+}
+
+type Listed = CallOutput<'audit.chains'>['chains'][number] | undefined
+
+async function verifyOne(
+  cli: Cli,
+  client: Client,
+  chain: string,
+  seen: { known: KnownServer; listed: Listed },
+): Promise<ChainVerdict> {
+  const { known, listed } = seen
+  const verifier = createChainVerifier(chain, keysOf(known), keptHead(known, chain))
+  if (listed) verifier.signedHead(listed)
+  // A chain that was there and is not listed any more has nothing to read: the kept head says what is missing.
+  const isGone = !listed && keptHead(known, chain) !== undefined
+  let count = 0
+  const read = async () => {
+    for await (const { entries, head } of readChain(client, chain)) {
+      verifier.signedHead(head)
+      verifier.push(entries)
+      count += entries.length
+    }
+  }
+  if (!isGone)
+    await withProgress(cli.io, () => `checking ${chain}: ${plural(count, 'entry', 'entries')}`, read())
+  return verifier.end()
+}
+
+function keysOf(known: KnownServer) {
+  return { server: new Map(Object.entries(known.keys)), agents: new Map(Object.entries(known.agents)) }
+}
+
+/** Takes in agents not seen before; a known one with another key is named. */
+function learnAgents(known: KnownServer, agents: ExportHeader['agents']): string[] {
+  const changed: string[] = []
+  for (const { agentId, publicKey } of agents) {
+    const before = Object.hasOwn(known.agents, agentId) ? known.agents[agentId] : undefined
+    if (before === undefined) known.agents[agentId] = publicKey
+    else if (before !== publicKey)
+      changed.push(`the server shows another key of agent ${agentId} than before`)
+  }
+  return changed
+}
+
+/** Offline: with what this machine knows of that server, else with the export's own keys, which is said. */
+async function verifyFile(cli: Cli, given: string | undefined, path: string): Promise<ChainVerdict[]> {
+  const { header, lines } = await readExport(path)
+  const remembered = Object.entries(await readKnownServers(cli.io)).find(
+    ([, s]) => s.serverId === header.serverId,
+  )
+  if (!remembered) {
+    cli.out.note(`this machine does not know ${header.serverId}: checking with the keys in the export itself`)
+  }
+  const known = recogniseServer(remembered?.[1], header, remembered?.[0] ?? path)
+  const changedAgents = learnAgents(known, header.agents)
+  const wanted = given === undefined ? undefined : new Set([given])
+  const verifiers = new Map<string, ReturnType<typeof createChainVerifier>>()
+  const verifierOf = (chain: string) => {
+    const found = verifiers.get(chain) ?? createChainVerifier(chain, keysOf(known), keptHead(known, chain))
+    verifiers.set(chain, found)
+    return found
+  }
+  for await (const line of lines) {
+    const chain = 'head' in line ? line.head.chain : line.chain
+    if (wanted && !wanted.has(chain)) continue
+    if ('head' in line) verifierOf(chain).signedHead(line.head)
+    else verifierOf(chain).push([line.entry])
+  }
+  if (given !== undefined && !verifiers.has(given)) {
+    throw usageError(`the export has no chain ${given}`, 'in an export, name an install by its id')
+  }
+  const verdicts = [...verifiers.values()].map((verifier) => verifier.end())
+  for (const message of changedAgents) verdicts[0]?.problems.push({ seq: 0, code: 'unknown_agent', message })
+  return verdicts
+}
+
+function show(cli: Cli, verdicts: readonly ChainVerdict[]): void {
+  const { out } = cli
+  if (cli.globals.json)
+    return out.json({ ok: verdicts.every((v) => v.problems.length === 0), chains: verdicts })
+  for (const { chain, entries, reports, head, problems } of verdicts) {
+    const sums = `${plural(entries, 'entry', 'entries')}, ${plural(reports, 'signed report')}`
+    const first = problems[0]
+    if (!first) {
+      out.line(`${out.paint.green('ok')}    ${chain}  ${sums}, head ${head.hash.slice(0, 16)}`)
+      continue
+    }
+    out.line(`${out.paint.red('FAIL')}  ${chain}  ${plain(first.message)}`)
+    for (const problem of problems.slice(1, 10)) out.line(`      ${plain(problem.message)}`)
+    if (problems.length > 10) out.line(`      and ${problems.length - 10} more after it`)
+  }
+  if (verdicts.some((v) => v.problems.length > 0)) {
+    out.note(
+      'next: keep this machine’s state and an export (tenon audit export), and ask whoever runs the database',
+    )
+  }
+}

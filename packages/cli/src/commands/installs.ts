@@ -1,0 +1,208 @@
+import { InvalidArgumentError, Option, type Command } from '@commander-js/extra-typings'
+import type { Json } from '@tenon/core'
+import type { CallOutput } from '@tenon/protocol'
+import { resolve } from 'node:path'
+import type { Cli } from '../cli.ts'
+import { examples } from '../help-text.ts'
+import { paintStatus } from '../output/paint.ts'
+import { ago, shortDigest } from '../output/words.ts'
+import { confirm } from '../secrets/read-value.ts'
+import { addSecrets } from './installs-secrets.ts'
+import { AFTER, LIMIT, pageQuery, showPage, type PageOptions } from './paging.ts'
+import { showStarted } from './runs.ts'
+
+type Install = CallOutput<'installs.get'>
+
+export function addInstalls(program: Command, cli: Cli): void {
+  const installs = program
+    .command('installs')
+    .description('customers’ copies of apps')
+    .addHelpText(
+      'after',
+      examples('tenon installs list', 'tenon installs create acme --app my-app --sandbox local'),
+    )
+  installs
+    .command('list')
+    .description('list installs')
+    .option('--app <app>', 'only those of this app')
+    .option(...LIMIT)
+    .option(...AFTER)
+    .addHelpText('after', examples('tenon installs list', 'tenon installs list --app my-app --json'))
+    .action((options) => list(cli, options))
+  installs
+    .command('show')
+    .description('one install: its agent, its components and their outputs')
+    .argument('<install>', 'its name or id')
+    .addHelpText('after', examples('tenon installs show acme'))
+    .action(async (ref) => {
+      const client = await cli.client()
+      show(cli, await client.call('installs.get', { params: { ref } }))
+    })
+  addCreate(installs as unknown as Command, cli)
+  addRemovals(installs as unknown as Command, cli)
+  installs
+    .command('join-token')
+    .description('a one-time token with which a new agent takes over an install, alone on stdout')
+    .argument('<install>', 'its name or id')
+    .addHelpText('after', examples('tenon installs join-token acme > join.token'))
+    .action(async (ref) => {
+      const client = await cli.client()
+      const made = await client.call('installs.joinToken', { params: { ref } })
+      if (cli.globals.json) return cli.out.json(made)
+      cli.out.line(made.joinToken)
+      cli.out.note(`it works once, until ${made.expiresAt}`)
+    })
+  addSecrets(installs as unknown as Command, cli)
+}
+
+function addCreate(installs: Command, cli: Cli): void {
+  installs
+    .command('create')
+    .description('create an install, provision it, and follow the run')
+    .argument('<name>', 'its name')
+    .requiredOption('--app <app>', 'the app it is a copy of')
+    .addOption(
+      new Option('--sandbox <type>', 'what lies under it').choices(['local', 'none']).default('none'),
+    )
+    .option('--host <dir>', 'the folder of the local sandbox’s host; implies --sandbox local')
+    .option('--input <name=value>', 'an input; may be repeated', takeInput, {} as Record<string, Json>)
+    .option('--detach', 'do not follow the run')
+    .addHelpText(
+      'after',
+      examples(
+        'tenon installs create acme --app my-app --sandbox local --host ./acme',
+        'tenon installs create acme --app my-app --input region=eu',
+      ),
+    )
+    .action(async (name, options) => {
+      const client = await cli.client()
+      const config: Record<string, Json> =
+        options.host === undefined ? {} : { host: { dir: resolve(cli.io.cwd, options.host) } }
+      const type = options.host === undefined ? options.sandbox : 'local'
+      const body = { name, app: options.app, sandbox: { type, config }, inputs: options.input } as const
+      const made = await client.call('installs.create', { body })
+      if (made.run) {
+        if (cli.globals.json && options.detach) return cli.out.json(made)
+        return showStarted(cli, client, made.run, options.detach === true)
+      }
+      if (cli.globals.json) return cli.out.json(made)
+      cli.out.line(`install ${made.install.name} (${made.install.id}) is ${made.install.status}`)
+      cli.out.note(`next: give its agent a token: tenon installs join-token ${made.install.name}`)
+    })
+}
+
+function addRemovals(installs: Command, cli: Cli): void {
+  installs
+    .command('deprovision')
+    .description('remove every component of an install, then its sandbox')
+    .argument('<install>', 'its name or id')
+    .option('--yes', 'do not ask')
+    .option('--detach', 'do not follow the run')
+    .addHelpText(
+      'after',
+      examples('tenon installs deprovision acme', 'tenon installs deprovision acme --yes --detach'),
+    )
+    .action(async (ref, options) => {
+      await confirm(cli.io, `remove everything of ${ref}`, options.yes === true)
+      const client = await cli.client()
+      const run = await client.call('installs.deprovision', { params: { ref } })
+      await showStarted(cli, client, run, options.detach === true)
+    })
+  installs
+    .command('teardown')
+    .description('remove components from an install, dependents first')
+    .argument('<install>', 'its name or id')
+    .argument('[components...]', 'which components; all of them otherwise')
+    .option('--yes', 'do not ask')
+    .option('--detach', 'do not follow the run')
+    .addHelpText('after', examples('tenon installs teardown acme web', 'tenon installs teardown acme --yes'))
+    .action(async (ref, components, options) => {
+      const what = components.length > 0 ? components.join(', ') : 'every component'
+      await confirm(cli.io, `remove ${what} from ${ref}`, options.yes === true)
+      const client = await cli.client()
+      const body = components.length > 0 ? { components } : {}
+      const run = await client.call('installs.teardown', { params: { ref }, body })
+      await showStarted(cli, client, run, options.detach === true)
+    })
+}
+
+function takeInput(given: string, before: Record<string, Json>): Record<string, Json> {
+  const at = given.indexOf('=')
+  if (at < 1) throw new InvalidArgumentError('expected name=value')
+  return { ...before, [given.slice(0, at)]: given.slice(at + 1) }
+}
+
+async function list(cli: Cli, options: PageOptions & { app?: string | undefined }): Promise<void> {
+  const client = await cli.client()
+  const app = options.app === undefined ? {} : { app: options.app }
+  const page = await client.call('installs.list', { query: { ...pageQuery(options), ...app } })
+  const now = cli.io.clock.now()
+  showPage(
+    cli,
+    page,
+    [
+      { title: 'NAME', value: (i) => i.name, shrink: true },
+      { title: 'APP', value: (i) => i.app },
+      { title: 'SANDBOX', value: (i) => i.sandbox },
+      {
+        title: 'STATUS',
+        value: (i) => i.status,
+        paint: (text, i) => paintStatus(cli.out.paint, i.status, text),
+      },
+      {
+        title: 'AGENT',
+        value: agentWord,
+        paint: (text, i) => paintStatus(cli.out.paint, agentWord(i), text),
+      },
+      { title: 'COMPONENTS', value: (i) => i.components.length },
+      { title: 'RUN', value: (i) => i.activeRun },
+      { title: 'CREATED', value: (i) => ago(i.createdAt, now) },
+    ],
+    'no installs yet; next: tenon installs create NAME --app APP',
+  )
+}
+
+function agentWord(install: Install): string {
+  if (install.agent === null) return 'none'
+  return install.agent.connected ? 'connected' : 'away'
+}
+
+function show(cli: Cli, install: Install): void {
+  const { out } = cli
+  if (cli.globals.json) return out.json(install)
+  const now = cli.io.clock.now()
+  const { agent } = install
+  out.fields([
+    ['name', install.name],
+    ['id', install.id],
+    ['app', install.app],
+    ['sandbox', install.sandbox],
+    ['status', install.status],
+    [
+      'agent',
+      agent && `${agent.id} (${agent.version}), ${agentWord(install)}, seen ${ago(agent.lastSeenAt, now)}`,
+    ],
+    ['active run', install.activeRun],
+    ['created', install.createdAt],
+  ])
+  out.line()
+  out.table(
+    [
+      { title: 'COMPONENT', value: (c) => c.name },
+      { title: 'STATUS', value: (c) => c.status, paint: (text, c) => paintStatus(out.paint, c.status, text) },
+      { title: 'ARTIFACT', value: (c) => shortDigest(c.artifact) },
+      { title: 'DEPLOYED', value: (c) => ago(c.deployedAt, now) },
+      { title: 'OUTPUTS', value: (c) => outputWords(c.outputs), shrink: true },
+    ],
+    install.components,
+    `nothing is deployed yet; next: tenon deploy ${install.name}`,
+  )
+}
+
+function outputWords(outputs: Install['components'][number]['outputs']): string {
+  const words = Object.entries(outputs).map(([name, { sensitive, value }]) => {
+    if (sensitive) return `${name}=(sensitive)`
+    return `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`
+  })
+  return words.join(' ')
+}

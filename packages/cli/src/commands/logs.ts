@@ -1,0 +1,121 @@
+import type { Command } from '@commander-js/extra-typings'
+import type { Client } from '@tenon/protocol'
+import type { Cli } from '../cli.ts'
+import { CliError } from '../errors.ts'
+import { EXIT } from '../exit-codes.ts'
+import { followLog } from '../follow/follow-log.ts'
+import { examples } from '../help-text.ts'
+import { createLogFilter } from '../output/clean.ts'
+
+export function addLogs(program: Command, cli: Cli): void {
+  program
+    .command('logs')
+    .description('the log of a job, or of the newest job of an install, a component or a build')
+    .argument('<target>', 'a job’s id, a build’s id, or an install’s name or id')
+    .argument('[component]', 'of an install: the newest job of this component')
+    .option('-f, --follow', 'go on until the job ends')
+    .addHelpText(
+      'after',
+      examples('tenon logs job_01…', 'tenon logs acme web -f', 'tenon logs acme --json | jq -r .text'),
+    )
+    .action((target, component, options) => logs(cli, target, component, options.follow === true))
+}
+
+async function logs(cli: Cli, target: string, component: string | undefined, follow: boolean): Promise<void> {
+  const { io, out } = cli
+  const client = await cli.client()
+  const jobId = await findJob(client, target, component)
+  if (jobId !== target) out.note(`job ${jobId}`)
+  const stop = new AbortController()
+  const off = io.onSignal('SIGINT', () => stop.abort())
+  const sink = createSink(cli)
+  try {
+    await followLog(jobId, follow, {
+      client,
+      clock: io.clock,
+      signal: AbortSignal.any([stop.signal, cli.closed]),
+      onBytes: sink.push,
+      onAway: () => out.note('the connection is away; reconnecting'),
+    })
+    await sink.end()
+    if (stop.signal.aborted) cli.exitCode = EXIT.interrupted
+  } finally {
+    off()
+  }
+}
+
+async function findJob(client: Client, target: string, component: string | undefined): Promise<string> {
+  if (target.startsWith('job_')) return target
+  if (target.startsWith('bld_')) {
+    const build = await client.call('builds.get', { params: { id: target } })
+    if (build.jobId !== null) return build.jobId
+    throw new CliError(EXIT.notFound, `build ${target} has no job yet`, {
+      next: `tenon builds show ${target}`,
+    })
+  }
+  const found =
+    component === undefined ? await newestJob(client, target) : await newestStepJob(client, target, component)
+  if (found !== undefined) return found
+  const what = component === undefined ? target : `component ${component} of ${target}`
+  throw new CliError(EXIT.notFound, `there is no job of ${what} yet`, {
+    next: `tenon runs list --install ${target}`,
+  })
+}
+
+async function newestJob(client: Client, install: string): Promise<string | undefined> {
+  const { items } = await client.call('jobs.list', { query: { install, limit: 1 } })
+  return items[0]?.id
+}
+
+/** Runs come newest first; within one, the step that started last. */
+async function newestStepJob(
+  client: Client,
+  install: string,
+  component: string,
+): Promise<string | undefined> {
+  const { items } = await client.call('runs.list', { query: { install, limit: 50 } })
+  for (const run of items) {
+    const steps = run.steps.filter((step) => step.component === component && step.jobId !== null)
+    const newest = steps.toSorted((a, b) => (a.startedAt ?? '').localeCompare(b.startedAt ?? '')).at(-1)
+    if (newest?.jobId) return newest.jobId
+  }
+  return undefined
+}
+
+interface Sink {
+  push(bytes: Uint8Array, offset: number): Promise<void>
+  end(): Promise<void>
+}
+
+/** Exact bytes into a pipe, cleaned text to a terminal, a line of JSON for each line with `--json`. */
+function createSink({ io, out, globals }: Cli): Sink {
+  if (globals.json) return createJsonSink((line) => out.raw(line))
+  if (!io.stdout.isTTY) return { push: (bytes) => out.raw(bytes), end: () => Promise.resolve() }
+  const filter = createLogFilter()
+  return { push: (bytes) => out.raw(filter.push(bytes)), end: () => out.raw(filter.end()) }
+}
+
+/** A line longer than this is given in parts, so that memory stays bounded. */
+const LONGEST_LINE = 1024 * 1024
+
+function createJsonSink(write: (line: string) => Promise<void>): Sink {
+  let rest = Buffer.alloc(0)
+  let restOffset = 0
+  const give = async (length: number, skip: number) => {
+    const text = rest.subarray(0, length).toString()
+    await write(`${JSON.stringify({ offset: restOffset, text })}\n`)
+    rest = rest.subarray(length + skip)
+    restOffset += length + skip
+  }
+  return {
+    async push(bytes, offset) {
+      if (rest.length === 0) restOffset = offset
+      rest = Buffer.concat([rest, bytes])
+      for (let at = rest.indexOf(10); at >= 0; at = rest.indexOf(10)) await give(at, 1)
+      if (rest.length > LONGEST_LINE) await give(rest.length, 0)
+    },
+    async end() {
+      if (rest.length > 0) await give(rest.length, 0)
+    },
+  }
+}

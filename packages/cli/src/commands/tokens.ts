@@ -1,0 +1,83 @@
+import { Option, type Command } from '@commander-js/extra-typings'
+import { USER_ROLES } from '@tenon/core'
+import type { Cli } from '../cli.ts'
+import { examples } from '../help-text.ts'
+import { paintStatus } from '../output/paint.ts'
+import { ago, until } from '../output/words.ts'
+import { AFTER, LIMIT, pageQuery, showPage, wholeNumber, type PageOptions } from './paging.ts'
+
+const DAY = 86_400
+
+export function addTokens(program: Command, cli: Cli): void {
+  const tokens = program
+    .command('tokens')
+    .description('API tokens of people and programs')
+    .addHelpText('after', examples('tenon tokens list', 'tenon tokens create ci --role operator --days 30'))
+  tokens
+    .command('list')
+    .description('list them, without their secrets')
+    .option(...LIMIT)
+    .option(...AFTER)
+    .addHelpText('after', examples('tenon tokens list', 'tenon tokens list --json'))
+    .action((options) => list(cli, options))
+  tokens
+    .command('create')
+    .description('make one; its secret is printed once, alone on stdout')
+    .argument('<name>', 'whom or what it is for')
+    .addOption(new Option('--role <role>', 'what it may do').choices(USER_ROLES).makeOptionMandatory())
+    .option('--days <n>', 'how long it lasts', wholeNumber(1, 366), 90)
+    .option('--never-expires', 'let it last until it is revoked')
+    .addHelpText(
+      'after',
+      examples(
+        'tenon tokens create ci --role operator > ci.token',
+        'tenon tokens create anna --role owner --days 365',
+      ),
+    )
+    .action(async (name, options) => {
+      const client = await cli.client()
+      const expiresInSeconds = options.neverExpires ? null : options.days * DAY
+      const made = await client.call('tokens.create', {
+        body: { name, role: options.role, expiresInSeconds },
+      })
+      if (cli.globals.json) return cli.out.json(made)
+      cli.out.line(made.secret)
+      cli.out.note(
+        `token ${made.token.id} (${made.token.role}), expires ${made.token.expiresAt ?? 'never'}; keep it now, it is not shown again`,
+      )
+    })
+  tokens
+    .command('revoke')
+    .description('end one at once')
+    .argument('<token>', 'its id')
+    .addHelpText('after', examples('tenon tokens revoke tok_01…'))
+    .action(async (id) => {
+      const client = await cli.client()
+      const token = await client.call('tokens.revoke', { params: { id } })
+      if (cli.globals.json) return cli.out.json(token)
+      cli.out.line(`token ${token.id} (${token.name}) is revoked`)
+    })
+}
+
+async function list(cli: Cli, options: PageOptions): Promise<void> {
+  const client = await cli.client()
+  const page = await client.call('tokens.list', { query: pageQuery(options) })
+  const now = cli.io.clock.now()
+  const status = (t: { revokedAt: string | null; expiresAt: string | null }) => {
+    if (t.revokedAt !== null) return 'revoked'
+    return t.expiresAt !== null && Date.parse(t.expiresAt) <= now ? 'expired' : 'active'
+  }
+  showPage(
+    cli,
+    page,
+    [
+      { title: 'ID', value: (t) => t.id },
+      { title: 'NAME', value: (t) => t.name, shrink: true },
+      { title: 'ROLE', value: (t) => t.role },
+      { title: 'STATUS', value: status, paint: (text, t) => paintStatus(cli.out.paint, status(t), text) },
+      { title: 'EXPIRES', value: (t) => until(t.expiresAt, now) },
+      { title: 'LAST USED', value: (t) => ago(t.lastUsedAt, now) },
+    ],
+    'no tokens',
+  )
+}

@@ -1,0 +1,89 @@
+import type { RunView } from '@tenon/protocol'
+import { plain } from '../output/clean.ts'
+import { paintStatus, type Paint } from '../output/paint.ts'
+import { clipTo, padTo, textWidth } from '../output/width.ts'
+import { between } from '../output/words.ts'
+
+type Step = RunView['steps'][number]
+
+const SIGNS: Record<Step['status'], string> = {
+  pending: '○',
+  active: '●',
+  succeeded: '✓',
+  failed: '✗',
+  canceled: '-',
+  skipped: '-',
+}
+const DEEPEST = 5
+
+export interface Drawing {
+  paint: Paint
+  now: number
+  /** Undefined: nothing is cut. */
+  width: number | undefined
+}
+
+/** A run as a head line, its steps indented by what they depend on, and what it waits for. */
+export function renderRun(run: RunView, drawing: Drawing): string[] {
+  const { paint, now } = drawing
+  const took = between(run.createdAt, run.finishedAt, now)
+  const head = `${paint.bold(`${run.kind} ${plain(run.install)}`)}  ${paintStatus(paint, run.status)}  ${paint.dim(`${took}  ${run.id}`)}`
+  const depths = stepDepths(run.steps)
+  const labels = run.steps.map((step) => '  '.repeat(depths.get(step.key) ?? 0) + plain(step.key))
+  const width = Math.max(0, ...labels.map(textWidth))
+  const steps = run.steps.map((step, i) => renderStep(step, padTo(labels[i]!, width), drawing))
+  const waits = run.waiting.flatMap((w) => [
+    clip(`  waiting for ${between(w.since, null, now)}: ${plain(w.message)}`, drawing, paint.yellow),
+    ...(w.remedy === null ? [] : [clip(`    ${plain(w.remedy)}`, drawing, paint.dim)]),
+  ])
+  return [head, ...steps, ...waits]
+}
+
+function renderStep(step: Step, label: string, drawing: Drawing): string {
+  const { paint, now } = drawing
+  const took = between(step.startedAt, step.finishedAt, now).padStart(6)
+  const start = `  ${SIGNS[step.status]} ${label}  ${step.status.padEnd(9)} ${took}`
+  const words = stepWords(step)
+  const shown = drawing.width === undefined ? start : clipTo(start, drawing.width)
+  const room = drawing.width === undefined ? words.length : drawing.width - textWidth(shown) - 2
+  const tail = room > 3 && words !== '' ? `  ${paint.dim(clipTo(words, room))}` : ''
+  return paintStatus(paint, step.status === 'active' ? 'running' : step.status, shown) + tail
+}
+
+function stepWords(step: Step): string {
+  if (step.status !== 'active' || step.progress === null) return plain(step.message)
+  const { fraction, message } = step.progress
+  return `${fraction === null ? '' : `${Math.round(fraction * 100)} % `}${plain(message)}`
+}
+
+function clip(text: string, drawing: Drawing, paint: (text: string) => string): string {
+  return paint(drawing.width === undefined ? text : clipTo(text, drawing.width))
+}
+
+/** How far each step is from the start of the run, by the longest way; a cycle, which cannot be, ends at the cap. */
+function stepDepths(steps: readonly Step[]): Map<string, number> {
+  const depths = new Map(steps.map((step) => [step.key, 0]))
+  for (let round = 0; round < DEEPEST; round++) {
+    for (const step of steps) {
+      const above = Math.max(-1, ...step.dependsOn.map((key) => depths.get(key) ?? -1))
+      depths.set(step.key, Math.min(DEEPEST, above + 1))
+    }
+  }
+  return depths
+}
+
+/** For a stream of lines instead of a terminal: what is new since the last event. */
+export function changedSteps(before: RunView | undefined, run: RunView): string[] {
+  const known = new Map(before?.steps.map((step) => [step.key, step.status]))
+  const lines = run.steps
+    .filter((step) => step.status !== (known.get(step.key) ?? 'pending'))
+    .map((step) => `${plain(step.key)}: ${step.status}${step.message ? ` (${plain(step.message)})` : ''}`)
+  const waits = new Set(before?.waiting.map((w) => w.code + w.message))
+  for (const w of run.waiting) {
+    if (LASTING.has(w.code) && !waits.has(w.code + w.message)) lines.push(`waiting: ${plain(w.message)}`)
+  }
+  return lines
+}
+
+/** The waits that somebody may have to do something about. */
+const LASTING = new Set(['no_agent', 'agent_away', 'lost', 'run_ahead', 'no_free_slot', 'agent_enrolling'])

@@ -1,0 +1,135 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { App } from './app.ts'
+import { planRun, type Decision, type PlannedStep } from './plan.ts'
+
+const NAMES = ['a', 'b', 'c', 'd', 'e', 'f']
+
+function appOf(graph: Record<string, string[]>): App {
+  const components = Object.entries(graph).map(([name, dependencies]) => ({
+    name,
+    type: 'script',
+    dependencies,
+    config: {},
+  }))
+  return { name: 'app', displayName: '', description: '', components }
+}
+
+/** Acyclic: a component depends only on ones before it. Listed in any order. */
+const anyApp = fc
+  .tuple(
+    fc.array(fc.array(fc.nat(NAMES.length - 1), { maxLength: 3 }), {
+      minLength: 1,
+      maxLength: NAMES.length,
+    }),
+    fc.boolean(),
+  )
+  .map(([rows, reversed]) => {
+    const graph = rows.map((row, i) => [NAMES[i]!, row.filter((d) => d < i).map((d) => NAMES[d]!)] as const)
+    return appOf(Object.fromEntries(reversed ? graph.toReversed() : graph))
+  })
+const anyNames = fc.subarray(NAMES)
+const anyDecision: fc.Arbitrary<Decision> = fc.oneof(
+  fc.constant<Decision>({ kind: 'provision' }),
+  fc.constant<Decision>({ kind: 'deprovision' }),
+  anyNames.map((components): Decision => ({ kind: 'deploy', components })),
+  anyNames.map((components): Decision => ({ kind: 'teardown', components })),
+)
+
+/** Does `above` need `below`, over any number of steps? */
+function needs(app: App, above: string, below: string): boolean {
+  const direct = app.components.find((c) => c.name === above)?.dependencies ?? []
+  return direct.includes(below) || direct.some((d) => needs(app, d, below))
+}
+
+/** Must `later` wait for `earlier`, over any number of steps? */
+function waitsFor(steps: PlannedStep[], later: string, earlier: string): boolean {
+  const direct = steps.find((s) => s.key === later)?.dependsOn ?? []
+  return direct.includes(earlier) || direct.some((d) => waitsFor(steps, d, earlier))
+}
+
+const keys = (steps: PlannedStep[]) => steps.map((s) => s.key)
+
+describe('planRun', () => {
+  it('provisions the sandbox, waits for the agent, then syncs everything at once and deploys in order', () => {
+    const steps = planRun({ kind: 'provision' }, appOf({ web: ['db'], db: [] }), {
+      hasSandbox: true,
+      deployed: new Set(),
+    })
+    expect(steps.map((s) => [s.key, s.dependsOn])).toEqual([
+      ['sandbox', []],
+      ['agent', ['sandbox']],
+      ['sync:db', ['agent']],
+      ['deploy:db', ['sync:db']],
+      ['sync:web', ['agent']],
+      ['deploy:web', ['sync:web', 'deploy:db']],
+    ])
+  })
+
+  it('gives unique steps, each after all that it depends on, whatever is decided', () => {
+    fc.assert(
+      fc.property(anyDecision, anyApp, anyNames, (decision, app, deployed) => {
+        const steps = planRun(decision, app, { hasSandbox: true, deployed: new Set(deployed) })
+        expect(new Set(keys(steps)).size).toBe(steps.length)
+        for (const [i, { dependsOn }] of steps.entries()) {
+          for (const d of dependsOn) expect(keys(steps.slice(0, i))).toContain(d)
+        }
+      }),
+    )
+  })
+
+  it('is the same every time, also when the components are listed in another order', () => {
+    fc.assert(
+      fc.property(anyDecision, anyApp, anyNames, (decision, app, deployed) => {
+        const state = { hasSandbox: true, deployed: new Set(deployed) }
+        const other = { ...app, components: app.components.toReversed() }
+        expect(planRun(decision, other, state)).toEqual(planRun(decision, app, state))
+      }),
+    )
+  })
+
+  it('lets a deploy wait for exactly those it needs, also through one that is not deployed now', () => {
+    fc.assert(
+      fc.property(anyApp, anyNames, (app, components) => {
+        const steps = planRun({ kind: 'deploy', components }, app, { hasSandbox: true, deployed: new Set() })
+        const there = components.filter((c) => app.components.some((k) => k.name === c))
+        expect(keys(steps).toSorted()).toEqual(there.flatMap((c) => [`deploy:${c}`, `sync:${c}`]).toSorted())
+        for (const a of there) {
+          expect(steps.find((s) => s.key === `sync:${a}`)?.dependsOn).toEqual([])
+          for (const b of there) {
+            expect(waitsFor(steps, `deploy:${a}`, `deploy:${b}`)).toBe(needs(app, a, b))
+          }
+        }
+      }),
+    )
+  })
+
+  it('tears down in exactly the reverse of the order it deploys in', () => {
+    fc.assert(
+      fc.property(anyApp, anyNames, (app, chosen) => {
+        const components = chosen.filter((c) => app.components.some((k) => k.name === c))
+        const up = planRun({ kind: 'deploy', components }, app, { hasSandbox: true, deployed: new Set() })
+        const down = planRun({ kind: 'teardown', components }, app, { hasSandbox: true, deployed: new Set() })
+        const deploys = up.filter((s) => s.kind === 'deploy')
+        expect(down.map((s) => s.component)).toEqual(deploys.map((s) => s.component).toReversed())
+        const upEdges = deploys.flatMap((s) =>
+          s.dependsOn.filter((d) => d.startsWith('deploy:')).map((d) => `${d.slice(7)}<${s.component}`),
+        )
+        const downEdges = down.flatMap((s) => s.dependsOn.map((d) => `${s.component}<${d.slice(8)}`))
+        expect(downEdges.toSorted()).toEqual(upEdges.toSorted())
+      }),
+    )
+  })
+
+  it('deprovisions everything that may be there, the sandbox last, also what the app no longer has', () => {
+    fc.assert(
+      fc.property(anyApp, anyNames, (app, deployed) => {
+        const steps = planRun({ kind: 'deprovision' }, app, { hasSandbox: true, deployed: new Set(deployed) })
+        const last = steps.at(-1)
+        expect(last?.kind).toBe('sandbox-destroy')
+        expect(last?.dependsOn.toSorted()).toEqual(deployed.map((c) => `destroy:${c}`).toSorted())
+        expect(steps).toHaveLength(deployed.length + 1)
+      }),
+    )
+  })
+})

@@ -1,0 +1,53 @@
+import { readFile } from 'node:fs/promises'
+import { parseArgs } from 'node:util'
+import { authorizeWith, createTokenIssuer, startRegistryServer } from './index.ts'
+import { createTokenEndpoint } from './token-endpoint.ts'
+
+const USAGE = `Usage: registry --dir DIR --port PORT --key-file FILE [--host 127.0.0.1]
+or TENON_REGISTRY_DIR, TENON_REGISTRY_PORT, TENON_REGISTRY_KEY_FILE, TENON_REGISTRY_HOST.
+The key file holds at least 32 random bytes as base64url text.`
+
+interface RegistryConfig {
+  dir: string
+  port: number
+  host: string
+  key: Uint8Array
+}
+
+const readConfig = async (env: NodeJS.ProcessEnv): Promise<RegistryConfig> => {
+  const text = { type: 'string' } as const
+  const { values } = parseArgs({ options: { dir: text, port: text, host: text, 'key-file': text } })
+  const dir = values.dir ?? env['TENON_REGISTRY_DIR']
+  const port = Number(values.port ?? env['TENON_REGISTRY_PORT'])
+  const keyFile = values['key-file'] ?? env['TENON_REGISTRY_KEY_FILE']
+  if (!dir || !keyFile || !Number.isInteger(port) || port < 0 || port > 65_535) throw new Error(USAGE)
+  const key = Buffer.from((await readFile(keyFile, 'utf8')).trim(), 'base64url')
+  if (key.byteLength < 32) throw new Error(`The key in ${keyFile} is too short.\n${USAGE}`)
+  return { dir, port, host: values.host ?? env['TENON_REGISTRY_HOST'] ?? '127.0.0.1', key }
+}
+
+try {
+  const { dir, port, host, key } = await readConfig(process.env)
+  const issuer = createTokenIssuer(key)
+  const registry = await startRegistryServer({
+    dir,
+    port,
+    host,
+    authorize: authorizeWith(issuer, Date.now),
+    beside: createTokenEndpoint({ key, issuer, now: Date.now }),
+    log: ({ level, error, method, path }) => {
+      if (level === 'error') console.error(`${method} ${path} failed:`, error)
+    },
+  })
+  // Listening for the signal comes first: whoever reads the line may send it at once.
+  const stopped = new Promise((resolve) => {
+    process.once('SIGTERM', resolve)
+    process.once('SIGINT', resolve)
+  })
+  process.stdout.write(`registry listens at ${registry.url}\n`)
+  await stopped
+  await registry.close()
+} catch (error) {
+  console.error(error instanceof Error ? error.message : String(error))
+  process.exitCode = 1
+}

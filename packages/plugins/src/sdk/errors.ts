@@ -1,0 +1,72 @@
+/** Every way a job's own program can fail; a plugin's result that says no is none of these. */
+export const PLUGIN_ERROR_CODES = [
+  'bad_environment', // the job was started without what it needs
+  'job_api_unreachable', // the agent's socket stayed away
+  'job_api_refused', // the agent said no
+  'job_api_bad_answer', // the answer does not fit the contract
+  'registry_missing', // this job has no registry to read from
+  'registry_failed', // a registry refused, or broke off for good
+  'plugin_invalid', // the plugin's artifact is not one, or does not say what it must
+  'plugin_unknown', // no plugin of that name comes with the agent
+  'plugin_failed', // the plugin threw something of its own
+  'operation_unsupported',
+  'artifact_missing', // the manifest names no such artifact
+  'artifact_invalid', // its content is not what the operation needs
+  'config_invalid', // the operation's configuration has the wrong form
+  'script_failed', // a script ended with a code that is not 0, or could not be started
+  'outputs_invalid', // what a script left behind is not what it may leave
+  'host_unreachable', // the local sandbox's supervisor does not answer
+  'host_refused', // it said no, or a unit did not get healthy
+  'canceled',
+] as const
+
+export type PluginErrorCode = (typeof PLUGIN_ERROR_CODES)[number]
+
+export class PluginError extends Error {
+  readonly code: PluginErrorCode
+  readonly remedy: string
+
+  constructor(code: PluginErrorCode, message: string, remedy: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause })
+    this.name = 'PluginError'
+    this.code = code
+    this.remedy = remedy
+  }
+}
+
+/** One line for people: code, what happened, what to do next. */
+export function errorLine(error: unknown): string {
+  const known = asPluginError(error)
+  return oneLine(`error ${known.code}: ${known.message} ${known.remedy}`)
+}
+
+/** Anything thrown becomes coded; codes of our libraries stay readable in the message. */
+export function asPluginError(error: unknown): PluginError {
+  if (isPluginError(error)) return error
+  const message = error instanceof Error ? error.message : String(error)
+  if (error instanceof Error && error.name === 'OciError' && 'code' in error) {
+    const remedy = 'Check that the registry runs and still holds the content, then try again.'
+    return new PluginError('registry_failed', `${String(error.code)}: ${message}`, remedy, error)
+  }
+  if (error instanceof Error && error.name === 'AbortError') return canceled(error)
+  return new PluginError('plugin_failed', message, "Read the job's log for what led here.", error)
+}
+
+export function canceled(cause?: unknown): PluginError {
+  return new PluginError('canceled', 'The job was told to stop.', 'Start it again when it should run.', cause)
+}
+
+function oneLine(text: string): string {
+  return text.replaceAll(/\s+/g, ' ').trim().slice(0, 1500)
+}
+
+/** By name, not by class: a plugin's bundle brings its own copy of this one. */
+function isPluginError(error: unknown): error is PluginError {
+  return (
+    error instanceof Error &&
+    error.name === 'PluginError' &&
+    'code' in error &&
+    'remedy' in error &&
+    PLUGIN_ERROR_CODES.includes(error.code as PluginErrorCode)
+  )
+}

@@ -1,0 +1,182 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { fullJitter } from '@tenon/core'
+import {
+  apiError,
+  joinCredential,
+  jobContext,
+  jobManifest,
+  jobOutputs,
+  jobProgress,
+  jobResult,
+  jobSecret,
+  registryCredential,
+  type JobContext,
+  type JobResult,
+} from '@tenon/protocol'
+import type { z } from 'zod'
+import { canceled, PluginError } from './errors.ts'
+import { callUnixSocket, type SocketAnswer } from './unix-socket.ts'
+
+export type JobOutputs = z.infer<typeof jobOutputs>
+export type RegistryCredential = z.infer<typeof registryCredential>
+export type JoinCredential = z.infer<typeof joinCredential>
+
+/** The agent's local endpoint, as a job sees it. Every call may be repeated, and is while the agent restarts. */
+export interface JobApi {
+  manifest(): Promise<z.infer<typeof jobManifest>>
+  context(): Promise<JobContext>
+  secret(name: string): Promise<string>
+  /** Outputs of another component, with the values of the sensitive ones. */
+  outputs(component: string): Promise<JobOutputs>
+  registryCredential(): Promise<RegistryCredential>
+  joinToken(): Promise<JoinCredential>
+  /** Best effort: a progress that cannot be told never fails the work it tells of. */
+  progress(message: string, fraction: number | null): Promise<void>
+  /** `component` is the operation's own; null leaves it to the agent. */
+  putOutputs(component: string | null, outputs: JobOutputs): Promise<void>
+  putResult(result: JobResult): Promise<void>
+}
+
+export interface JobApiOptions {
+  socketPath: string
+  token: string
+  /** How long an absent agent is waited for. */
+  patienceMs?: number
+  now?: () => number
+  random?: () => number
+  signal?: AbortSignal
+}
+
+const PATIENCE_MS = 120_000
+const CALL_TIMEOUT_MS = 30_000
+/** Longer than any answer of the server that the agent may have to wait for. */
+const CREDENTIAL_TIMEOUT_MS = 60_000
+const MAX_ANSWER_BYTES = 8_388_608
+
+/** Gone, not listening yet, or cut off half way: all of it is what a restarting agent looks like. */
+const ABSENT = new Set(['ENOENT', 'ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTCONN'])
+
+export function createJobApi(options: JobApiOptions): JobApi {
+  const ask = <T>(call: Call, schema: z.ZodType<T>) => askUntilAnswered(options, call, schema)
+  const put = async (path: string, body: unknown) => {
+    await send(options, { method: 'PUT', path, body })
+  }
+  const part = encodeURIComponent
+  const credential = (kind: string): Call => ({
+    method: 'POST',
+    path: `/v1/credentials/${kind}`,
+    body: {},
+    timeoutMs: CREDENTIAL_TIMEOUT_MS,
+  })
+  return {
+    manifest: () => ask({ method: 'GET', path: '/v1/manifest' }, jobManifest),
+    context: () => ask({ method: 'GET', path: '/v1/context' }, jobContext),
+    secret: async (name) =>
+      (await ask({ method: 'GET', path: `/v1/secrets/${part(name)}` }, jobSecret)).value,
+    outputs: (component) => ask({ method: 'GET', path: `/v1/outputs/${part(component)}` }, jobOutputs),
+    registryCredential: () => ask(credential('registry'), registryCredential),
+    joinToken: () => ask(credential('join-token'), joinCredential),
+    progress: async (message, fraction) => {
+      const body = jobProgress.parse({ message, fraction })
+      await exchange(options, { method: 'PUT', path: '/v1/progress', body }).catch(() => undefined)
+    },
+    putOutputs: (component, outputs) => {
+      const of = component === null ? '' : `?component=${part(component)}`
+      return put(`/v1/outputs${of}`, jobOutputs.parse(outputs))
+    },
+    putResult: (result) => put('/v1/result', jobResult.parse(result)),
+  }
+}
+
+async function askUntilAnswered<T>(options: JobApiOptions, call: Call, schema: z.ZodType<T>): Promise<T> {
+  const answer = await send(options, call)
+  const parsed = schema.safeParse(parseJson(answer.text))
+  if (parsed.success) return parsed.data
+  const fields = parsed.error.issues.slice(0, 3).map((issue) => issue.path.join('.') || 'the body')
+  const message = `The agent's answer to ${call.method} ${call.path} does not fit the contract (${fields.join(', ')}).`
+  throw new PluginError('job_api_bad_answer', message, 'Use an agent and a job program of one version.')
+}
+
+/** Answers once the agent did; an agent that is away, or says that it is not ready, is asked again. */
+async function send(options: JobApiOptions, call: Call): Promise<SocketAnswer> {
+  const { patienceMs = PATIENCE_MS, now = Date.now, random = Math.random, signal } = options
+  const deadline = now() + patienceMs
+  for (let attempt = 0; ; attempt += 1) {
+    const outcome = await tryOnce(options, call)
+    if ('answer' in outcome) return outcome.answer
+    if (signal?.aborted) throw canceled(outcome.problem)
+    if (now() >= deadline) throw outcome.problem
+    await delay(50 + fullJitter(attempt, random(), 100, 2000), undefined, signal ? { signal } : {}).catch(
+      (cause: unknown) => {
+        throw canceled(cause)
+      },
+    )
+  }
+}
+
+async function tryOnce(options: JobApiOptions, call: Call): Promise<Outcome> {
+  let answer: SocketAnswer
+  try {
+    answer = await exchange(options, call)
+  } catch (cause) {
+    const problem = unreachable(options.socketPath, cause)
+    if (isAbsent(cause)) return { problem }
+    throw options.signal?.aborted ? canceled(cause) : problem
+  }
+  if (answer.status < 400) return { answer }
+  const problem = refused(call, answer)
+  if (answer.status === 503 || answer.status === 429) return { problem }
+  throw problem
+}
+
+function exchange(options: JobApiOptions, call: Call): Promise<SocketAnswer> {
+  return callUnixSocket({
+    socketPath: options.socketPath,
+    method: call.method,
+    path: call.path,
+    headers: { authorization: `Bearer ${options.token}` },
+    timeoutMs: call.timeoutMs ?? CALL_TIMEOUT_MS,
+    maxAnswerBytes: MAX_ANSWER_BYTES,
+    ...(call.body === undefined ? {} : { body: call.body }),
+    ...(options.signal ? { signal: options.signal } : {}),
+  })
+}
+
+function isAbsent(cause: unknown): boolean {
+  return cause instanceof Error && 'code' in cause && ABSENT.has(String(cause.code))
+}
+
+function unreachable(socketPath: string, cause: unknown): PluginError {
+  const why = cause instanceof Error ? cause.message : String(cause)
+  const message = `The agent does not answer at ${socketPath}: ${why}.`
+  return new PluginError('job_api_unreachable', message, 'Check that the agent runs.', cause)
+}
+
+function refused(call: Call, answer: SocketAnswer): PluginError {
+  const body = apiError.shape.error
+    .pick({ code: true, message: true, remedy: true })
+    .safeParse((parseJson(answer.text) as { error?: unknown } | undefined)?.error)
+  const what = `${call.method} ${call.path}`
+  if (!body.success) {
+    return new PluginError('job_api_refused', `The agent answered ${answer.status} to ${what}.`, '')
+  }
+  const { code, message, remedy } = body.data
+  return new PluginError('job_api_refused', `The agent refused ${what} (${code}): ${message}`, remedy ?? '')
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown
+  } catch {
+    return undefined
+  }
+}
+
+interface Call {
+  method: 'GET' | 'PUT' | 'POST'
+  path: string
+  body?: unknown
+  timeoutMs?: number
+}
+
+type Outcome = { answer: SocketAnswer } | { problem: PluginError }

@@ -1,0 +1,81 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { copyFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { build } from 'esbuild'
+
+const ROOT = fileURLToPath(new URL('../../../..', import.meta.url))
+
+const PROGRAMS = {
+  job: 'packages/plugins/src/job/main.ts',
+  registry: 'packages/oci/src/main.ts',
+  'local-host': 'packages/local-host/src/main.ts',
+  'tenon-host': 'packages/local-host/src/tenon-host.ts',
+  'plugins/script/main': 'packages/plugins/src/script/plugin.ts',
+  'plugins/sandbox-local/main': 'packages/plugins/src/sandbox-local/plugin.ts',
+}
+
+/** The programs as they are shipped: one file each, plugins with their plugin.json. */
+export async function bundlePrograms(outdir: string): Promise<void> {
+  const entries = Object.entries(PROGRAMS).map(([name, path]) => [name, join(ROOT, path)] as const)
+  const require = "import { createRequire as r } from 'node:module'; const require = r(import.meta.url);"
+  await build({
+    entryPoints: Object.fromEntries(entries),
+    outdir,
+    outExtension: { '.js': '.mjs' },
+    bundle: true,
+    platform: 'node',
+    target: 'node20.19',
+    format: 'esm',
+    logLevel: 'error',
+    banner: { js: require },
+  })
+  for (const name of ['script', 'sandbox-local']) {
+    const source = join(ROOT, 'packages/plugins/src', name, 'plugin.json')
+    await copyFile(source, join(outdir, 'plugins', name, 'plugin.json'))
+  }
+}
+
+export interface RunningProgram {
+  child: ChildProcess
+  output(): string
+  ended: Promise<number | null>
+}
+
+export function startProgram(args: string[], env: Record<string, string>, cwd: string): RunningProgram {
+  const path = `${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`
+  const child = spawn(process.execPath, args, {
+    cwd,
+    env: { PATH: path, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  let output = ''
+  child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()))
+  child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()))
+  const ended = new Promise<number | null>((resolve) => child.on('close', resolve))
+  return { child, output: () => output, ended }
+}
+
+/** Waits for a fact, with a deadline that names it. */
+export async function until<T>(
+  what: string,
+  look: () => T | Promise<T>,
+  seconds = 15,
+): Promise<NonNullable<T>> {
+  const deadline = Date.now() + seconds * 1000
+  for (;;) {
+    const seen = await look()
+    if (seen) return seen
+    if (Date.now() > deadline) throw new Error(`waited in vain for ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+}
+
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}

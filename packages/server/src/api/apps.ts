@@ -1,0 +1,204 @@
+import { canonicalBytes, SERVER_CHAIN, type App } from '@tenon/core'
+import { MEDIA_TYPES } from '@tenon/protocol'
+import type { Context } from '../context.ts'
+import { sha256 } from '../crypto.ts'
+import { ApiFailure } from '../errors.ts'
+import { actorOf, type Caller } from '../operations/actor.ts'
+import { cancelLocked } from '../operations/job-control.ts'
+import { createBuilds } from '../operations/create-builds.ts'
+import { requireSoundGraph } from '../operations/create-run.ts'
+import { lockJob } from '../operations/settle-job.ts'
+import { LayerTooLarge } from '../registry.ts'
+import type { Db } from '../store/database.ts'
+import { transact } from '../store/transaction.ts'
+import { notFound, pageOf, type Handlers } from './handler.ts'
+
+const MAX_SOURCE_BYTES = 268_435_456
+export const SOURCES = 'tenon/sources'
+
+export const appHandlers = {
+  'apps.list': async ({ context, query }) => {
+    const rows = await context.db
+      .selectFrom('app')
+      .selectAll()
+      .$if(query.after !== undefined, (q) => q.where('id', '>', query.after!))
+      .orderBy('id')
+      .limit(query.limit + 1)
+      .execute()
+    const page = pageOf(rows, query.limit, (row) => row)
+    return { items: await Promise.all(page.items.map((row) => appView(context.db, row))), next: page.next }
+  },
+  'apps.get': async ({ context, params }) => appView(context.db, await findApp(context.db, params.ref)),
+  'apps.sync': async ({ context, body, caller }) => syncApp(context, body.app, caller),
+  'sources.put': async ({ context, body }) => {
+    try {
+      return await context.registry.storeLayer(
+        SOURCES,
+        MEDIA_TYPES.source,
+        MEDIA_TYPES.folderLayer,
+        body,
+        MAX_SOURCE_BYTES,
+      )
+    } catch (error) {
+      if (!(error instanceof LayerTooLarge)) throw error
+      throw new ApiFailure('too_large', `a source may have ${MAX_SOURCE_BYTES} bytes`, {
+        remedy: 'Leave out what the build does not need with an ignore file.',
+      })
+    }
+  },
+  'builds.create': async ({ context, params, body, caller }) => {
+    const app = await findApp(context.db, params.ref)
+    const ids = await createBuilds(context, app, body.components, caller)
+    return { builds: await Promise.all(ids.map((id) => buildView(context.db, id))) }
+  },
+  'builds.list': async ({ context, query }) => {
+    const rows = await context.db
+      .selectFrom('build')
+      .innerJoin('app', 'app.id', 'build.app_id')
+      .select('build.id')
+      .$if(query.app !== undefined, (q) => q.where('app.name', '=', query.app!))
+      .$if(query.after !== undefined, (q) => q.where('build.id', '<', query.after!))
+      .orderBy('build.id', 'desc')
+      .limit(query.limit + 1)
+      .execute()
+    const page = pageOf(rows, query.limit, (row) => row.id)
+    return { items: await Promise.all(page.items.map((id) => buildView(context.db, id))), next: page.next }
+  },
+  'builds.get': async ({ context, params }) => buildView(context.db, params.id),
+  'builds.cancel': async ({ context, params, caller }) => {
+    const build = await buildView(context.db, params.id)
+    if (build.finishedAt) throw new ApiFailure('wrong_state', `this build has already ${build.status}`)
+    await transact(context, async (tx) => {
+      const job = build.jobId ? await lockJob(tx, build.jobId) : undefined
+      if (job) await cancelLocked(context, tx, job, caller)
+    })
+    return buildView(context.db, params.id)
+  },
+} satisfies Partial<Handlers>
+
+async function syncApp(context: Context, app: App, caller: Caller) {
+  requireSoundGraph(app)
+  const digest = `sha256:${sha256(canonicalBytes(app))}`
+  const changed = await transact(context, async (tx) => {
+    const types = [...new Set(app.components.map((c) => c.type))]
+    const known = await tx.db.selectFrom('plugin').select('name').where('name', 'in', types).execute()
+    const problems = app.components
+      .filter((c) => !known.some((k) => k.name === c.type))
+      .map((c) => ({ path: `components.${c.name}.type`, message: `no plugin handles the type ${c.type}` }))
+    if (problems.length > 0)
+      throw new ApiFailure('bad_app', 'some components have a type that this server has no plugin for', {
+        problems,
+      })
+    await tx.db
+      .insertInto('app')
+      .values({ id: context.newId('app'), name: app.name, created_at: tx.at })
+      .onConflict((c) => c.column('name').doNothing())
+      .execute()
+    const row = await tx.db
+      .selectFrom('app')
+      .selectAll()
+      .where('name', '=', app.name)
+      .forUpdate()
+      .executeTakeFirstOrThrow()
+    const last = await tx.db
+      .selectFrom('app_version')
+      .select(['number', 'digest'])
+      .where('app_id', '=', row.id)
+      .orderBy('number', 'desc')
+      .executeTakeFirst()
+    if (last?.digest === digest) return false
+    const number = (last?.number ?? 0) + 1
+    await tx.db
+      .insertInto('app_version')
+      .values({
+        id: context.newId('appVersion'),
+        app_id: row.id,
+        number,
+        content: JSON.stringify(app),
+        digest,
+        created_at: tx.at,
+      })
+      .execute()
+    tx.audit(SERVER_CHAIN, {
+      actor: actorOf(caller),
+      action: 'app.synced',
+      subject: { type: 'app', id: row.id },
+      outcome: 'ok',
+      manifestDigest: null,
+      details: { name: app.name, version: number, digest },
+    })
+    return true
+  })
+  return { app: await appView(context.db, await findApp(context.db, app.name)), changed }
+}
+
+/** By name or id. */
+export async function findApp(
+  db: Db,
+  ref: string,
+): Promise<{ id: string; name: string; created_at: string }> {
+  const row = await db
+    .selectFrom('app')
+    .selectAll()
+    .where((eb) => eb.or([eb('name', '=', ref), eb('id', '=', ref)]))
+    .executeTakeFirst()
+  if (!row) throw notFound('app', ref)
+  return row
+}
+
+async function appView(db: Db, row: { id: string; name: string; created_at: string }) {
+  const version = await db
+    .selectFrom('app_version')
+    .selectAll()
+    .where('app_id', '=', row.id)
+    .orderBy('number', 'desc')
+    .executeTakeFirstOrThrow()
+  const builds = await db
+    .selectFrom('build')
+    .distinctOn('component')
+    .select(['component', 'artifact_digest'])
+    .where('app_id', '=', row.id)
+    .where('status', '=', 'succeeded')
+    .orderBy('component')
+    .orderBy('id', 'desc')
+    .execute()
+  const { displayName, description, components } = version.content
+  return {
+    id: row.id,
+    name: row.name,
+    displayName,
+    description,
+    version: version.number,
+    components: components.map((c) => ({
+      name: c.name,
+      type: c.type,
+      dependencies: c.dependencies,
+      artifact: builds.find((b) => b.component === c.name)?.artifact_digest ?? null,
+    })),
+    createdAt: row.created_at,
+  }
+}
+
+async function buildView(db: Db, id: string) {
+  const row = await db
+    .selectFrom('build')
+    .innerJoin('app', 'app.id', 'build.app_id')
+    .innerJoin('app_version', 'app_version.id', 'build.app_version_id')
+    .selectAll('build')
+    .select(['app.name as app', 'app_version.number as version'])
+    .where('build.id', '=', id)
+    .executeTakeFirst()
+  if (!row) throw notFound('build', id)
+  return {
+    id: row.id,
+    app: row.app,
+    appVersion: row.version,
+    component: row.component,
+    status: row.status,
+    jobId: row.job_id,
+    artifact: row.artifact_digest,
+    message: row.message,
+    createdAt: row.created_at,
+    finishedAt: row.finished_at,
+  }
+}

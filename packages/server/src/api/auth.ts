@@ -1,0 +1,49 @@
+import { can, type Permission } from '@tenon/core'
+import type { FastifyRequest } from 'fastify'
+import type { Context } from '../context.ts'
+import { hashSecret, secretMatches } from '../crypto.ts'
+import { ApiFailure } from '../errors.ts'
+import type { Caller } from '../operations/actor.ts'
+
+export const TOKEN_PREFIX = 'tenon_'
+const USED_EVERY_MS = 60_000
+
+/** Looked up by its hash, compared in constant time, refused when expired or revoked. */
+export async function authenticate(context: Context, request: FastifyRequest): Promise<Caller> {
+  const secret = /^Bearer (\S{20,200})$/.exec(request.headers.authorization ?? '')?.[1]
+  if (!secret?.startsWith(TOKEN_PREFIX)) throw unauthorized('this needs an API token')
+  const token = await context.db
+    .selectFrom('api_token')
+    .selectAll()
+    .where('secret_hash', '=', hashSecret(secret))
+    .executeTakeFirst()
+  if (!token || !secretMatches(secret, token.secret_hash))
+    throw unauthorized('this API token is not one of this server')
+  if (token.revoked_at) throw unauthorized('this API token was revoked')
+  if (token.expires_at && Date.parse(token.expires_at) <= context.now()) {
+    throw new ApiFailure('token_expired', `this API token expired at ${token.expires_at}`, {
+      remedy: 'Ask an owner for a new one.',
+    })
+  }
+  if (!token.last_used_at || context.now() - Date.parse(token.last_used_at) > USED_EVERY_MS) {
+    await context.db
+      .updateTable('api_token')
+      .set({ last_used_at: new Date(context.now()).toISOString() })
+      .where('id', '=', token.id)
+      .execute()
+  }
+  return { tokenId: token.id, name: token.name, role: token.role }
+}
+
+export function authorize(caller: Caller, permission: Permission): void {
+  if (can(caller.role, permission)) return
+  throw new ApiFailure('forbidden', `the role ${caller.role} may not do this`, {
+    remedy: 'Ask an owner for a token with a wider role.',
+  })
+}
+
+function unauthorized(message: string): ApiFailure {
+  return new ApiFailure('unauthorized', message, {
+    remedy: 'Sign in with `tenon login`, or set TENON_TOKEN_FILE.',
+  })
+}

@@ -1,0 +1,242 @@
+import {
+  enrolRequest,
+  proveRequest,
+  routes,
+  type ApiErrorBody,
+  type Route,
+  type RouteName,
+} from '@tenon/protocol'
+import { signingBytes } from '@tenon/core'
+import helmet from '@fastify/helmet'
+import rateLimit from '@fastify/rate-limit'
+import Fastify, {
+  type FastifyError,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify'
+import {
+  hasZodFastifySchemaValidationErrors,
+  serializerCompiler,
+  validatorCompiler,
+} from 'fastify-type-provider-zod'
+import { randomUUID } from 'node:crypto'
+import type { Context } from '../context.ts'
+import { ApiFailure } from '../errors.ts'
+import { enrolAgent } from '../operations/enrol.ts'
+import { isDatabaseAway } from '../store/database.ts'
+import { appHandlers } from './apps.ts'
+import { authenticate, authorize } from './auth.ts'
+import { serveDocs } from './docs.ts'
+import type { Call, Handlers } from './handler.ts'
+import { installHandlers } from './installs.ts'
+import { jobHandlers } from './jobs.ts'
+import { runHandlers } from './runs.ts'
+import { serverHandlers } from './server.ts'
+import { tokenHandlers } from './tokens.ts'
+
+const MAX_BODY = 2_097_152
+
+/** Every route of the protocol has its handler here; the compiler knows when one is missing. */
+const handlers: Handlers = {
+  ...serverHandlers,
+  ...tokenHandlers,
+  ...appHandlers,
+  ...installHandlers,
+  ...runHandlers,
+  ...jobHandlers,
+}
+
+export async function createHttp(
+  context: Context,
+  isReady: () => Promise<boolean>,
+): Promise<FastifyInstance> {
+  const app = Fastify({
+    loggerInstance: context.log.child({ part: 'http' }),
+    disableRequestLogging: true,
+    genReqId: () => randomUUID(),
+    bodyLimit: MAX_BODY,
+    trustProxy: context.config.trustProxy,
+    routerOptions: { maxParamLength: 256 },
+  }) as unknown as FastifyInstance
+  app.setValidatorCompiler(validatorCompiler)
+  app.setSerializerCompiler(serializerCompiler)
+  app.setErrorHandler((error, request, reply) => answerError(context, error as FastifyError, request, reply))
+  app.setNotFoundHandler((request, reply) => {
+    const failure = new ApiFailure(
+      'unknown_route',
+      `there is nothing at ${request.method} ${request.url.split('?')[0]}`,
+      { remedy: 'See /docs for what there is.' },
+    )
+    return sendFailure(reply, request, failure)
+  })
+  app.addHook('onRequest', async (request, reply) => void reply.header('x-request-id', request.id))
+  await app.register(helmet, {
+    contentSecurityPolicy: { directives: { defaultSrc: ["'self'"], upgradeInsecureRequests: null } },
+    strictTransportSecurity: false,
+  })
+  await app.register(rateLimit, {
+    max: context.config.rateLimitPerMinute,
+    timeWindow: '1 minute',
+    errorResponseBuilder: (_request, limit) =>
+      new ApiFailure('rate_limited', `more than ${limit.max} requests in a minute`, {
+        remedy: `Try again in ${limit.after}.`,
+      }),
+  })
+  await serveDocs(app)
+  // Streams go to their handler unread; everything else that is not JSON is refused by Fastify.
+  app.addContentTypeParser('application/octet-stream', (_request, payload, done) => done(null, payload))
+  for (const name of Object.keys(routes) as RouteName[]) addRoute(app, context, name)
+  addAgentRoutes(app, context)
+  addPlumbing(app, context, isReady)
+  return app
+}
+
+function addRoute(app: FastifyInstance, context: Context, name: RouteName): void {
+  const route = routes[name] as Route
+  app.route({
+    method: route.method,
+    url: route.path,
+    ...(route.body === 'bytes' ? { bodyLimit: Number.MAX_SAFE_INTEGER } : {}),
+    schema: {
+      tags: [route.tag],
+      summary: route.summary,
+      operationId: name,
+      security: [{ token: [] }],
+      params: route.params,
+      querystring: route.query,
+      ...(route.body !== null && route.body !== 'bytes' ? { body: route.body } : {}),
+      ...(route.response === 'stream' ? {} : { response: { 200: route.response } }),
+    },
+    // Before the body is read: who may not call this does not get to send one.
+    preParsing: async (request: FastifyRequest) => {
+      const caller = await authenticate(context, request)
+      authorize(caller, route.permission)
+      Object.assign(request, { caller })
+    },
+    handler: async (request: FastifyRequest, reply: FastifyReply) => {
+      const { caller } = request as unknown as { caller: Call<RouteName>['caller'] }
+      if (route.body === 'bytes' && request.headers['content-type'] !== 'application/octet-stream') {
+        throw new ApiFailure('unsupported_media_type', 'the body must be application/octet-stream')
+      }
+      const call = {
+        context,
+        caller,
+        params: request.params,
+        query: request.query,
+        body: request.body,
+        request,
+        reply,
+      }
+      return (handlers[name] as (call: unknown) => Promise<unknown>)(call)
+    },
+  })
+}
+
+/** What an agent may call before it has an identity. */
+function addAgentRoutes(app: FastifyInstance, context: Context): void {
+  const limited = {
+    config: { rateLimit: { max: Math.max(60, Math.floor(context.config.rateLimitPerMinute / 2)) } },
+  }
+  app.post('/agent/v1/prove', { ...limited, schema: { body: proveRequest, hide: true } }, async (request) => {
+    const { nonce } = request.body as { nonce: string }
+    const { keyId, key } = context.keys.current()
+    const statement = signingBytes('server-challenge/1', {
+      agentId: '',
+      agentNonce: nonce,
+      nonce: '',
+      serverId: context.serverId,
+    })
+    return { serverId: context.serverId, keyId, signature: key.sign(statement), keys: context.keys.links() }
+  })
+  app.post('/agent/v1/enrol', { ...limited, schema: { body: enrolRequest, hide: true } }, async (request) =>
+    enrolAgent(context, request.body as never),
+  )
+}
+
+function addPlumbing(app: FastifyInstance, context: Context, isReady: () => Promise<boolean>): void {
+  const hidden = { schema: { hide: true }, config: { rateLimit: false as const } }
+  app.get('/healthz', hidden, async () => ({ status: 'ok' }))
+  app.get('/readyz', hidden, async (_request, reply) => {
+    const ready = await isReady()
+    return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'the database is away' })
+  })
+  const registry = async (request: FastifyRequest, reply: FastifyReply) => {
+    reply.hijack()
+    await context.registry.handler(request.raw, reply.raw)
+  }
+  // The registry reads its own bodies: no parser may touch them.
+  void app.register(async (scope) => {
+    scope.removeAllContentTypeParsers()
+    scope.addContentTypeParser('*', (_request, _payload, done) => done(null))
+    scope.route({
+      method: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
+      url: '/v2/*',
+      handler: registry,
+      exposeHeadRoute: false,
+      ...hidden,
+    })
+    scope.route({ method: ['GET', 'HEAD'], url: '/v2', handler: registry, exposeHeadRoute: false, ...hidden })
+  })
+}
+
+function answerError(context: Context, error: FastifyError, request: FastifyRequest, reply: FastifyReply) {
+  if (error instanceof ApiFailure) return sendFailure(reply, request, error)
+  if (hasZodFastifySchemaValidationErrors(error)) {
+    const problems = error.validation.map((issue) => ({
+      path: `${error.validationContext}${issue.instancePath.replaceAll('/', '.')}`,
+      message: issue.message ?? 'is wrong',
+    }))
+    return sendFailure(
+      reply,
+      request,
+      new ApiFailure('bad_request', 'the request does not have the right form', {
+        problems,
+        remedy: 'See /docs for what this route takes.',
+      }),
+    )
+  }
+  const known = KNOWN[error.code ?? '']
+  if (known) return sendFailure(reply, request, new ApiFailure(known, error.message))
+  if (typeof error.statusCode === 'number' && error.statusCode >= 400 && error.statusCode < 500)
+    return sendFailure(reply, request, new ApiFailure('bad_request', error.message))
+  if (isDatabaseAway(error)) {
+    return sendFailure(
+      reply,
+      request,
+      new ApiFailure('unavailable', 'the database is away', {
+        remedy: 'Try again in a moment; nothing was lost.',
+      }),
+    )
+  }
+  context.log.error({ err: error, requestId: request.id, url: request.url.split('?')[0] }, 'a request failed')
+  return sendFailure(
+    reply,
+    request,
+    new ApiFailure('internal', 'something went wrong inside the server', {
+      remedy: 'Give the request id to whoever runs this server.',
+    }),
+  )
+}
+
+const KNOWN: Record<string, 'too_large' | 'unsupported_media_type' | 'bad_request'> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: 'too_large',
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
+  FST_ERR_CTP_INVALID_JSON_BODY: 'bad_request',
+  FST_ERR_CTP_EMPTY_JSON_BODY: 'bad_request',
+}
+
+function sendFailure(reply: FastifyReply, request: FastifyRequest, failure: ApiFailure) {
+  const { code, message, remedy, problems } = failure
+  const body: ApiErrorBody = {
+    error: {
+      code,
+      message,
+      requestId: request.id,
+      ...(remedy ? { remedy } : {}),
+      ...(problems ? { problems } : {}),
+    },
+  }
+  if (code === 'unavailable') void reply.header('retry-after', '2')
+  return reply.code(failure.status).type('application/json').serializer(JSON.stringify).send(body)
+}

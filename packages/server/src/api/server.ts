@@ -1,0 +1,148 @@
+import { headStatement, SERVER_CHAIN, type AuditHead } from '@tenon/core'
+import { PRODUCT_VERSION } from '@tenon/protocol'
+import type { Selectable } from 'kysely'
+import type { Context } from '../context.ts'
+import { fingerprint } from '../crypto.ts'
+import { newKeyRow } from '../keys.ts'
+import { actorOf } from '../operations/actor.ts'
+import { chainOf } from '../operations/audit-chains.ts'
+import { createJoinToken } from '../operations/join-tokens.ts'
+import type { Db } from '../store/database.ts'
+import type { Database } from '../store/schema.ts'
+import { transact } from '../store/transaction.ts'
+import { notFound, pageOf, type Handlers } from './handler.ts'
+
+export const serverHandlers = {
+  'server.info': async ({ context, caller }) => ({
+    serverId: context.serverId,
+    version: PRODUCT_VERSION,
+    fingerprint: fingerprint(context.keys.current().key.publicKey),
+    keys: context.keys.links(),
+    you: caller,
+  }),
+  'keys.rotate': async ({ context, caller }) => {
+    await transact(context, async (tx) => {
+      await tx.db.selectFrom('server_identity').select('server_id').forUpdate().execute()
+      await context.keys.reload()
+      const row = newKeyRow(context.config.masterKey, context.now(), context.keys.current())
+      await tx.db.insertInto('server_key').values(row).execute()
+      tx.audit(SERVER_CHAIN, {
+        actor: actorOf(caller),
+        action: 'key.rotated',
+        subject: { type: 'key', id: row.id },
+        outcome: 'ok',
+        manifestDigest: null,
+        details: { signedBy: row.signed_by, publicKey: row.public_key },
+      })
+      tx.nudge('keys')
+    })
+    await context.keys.reload()
+    return { keys: context.keys.links() }
+  },
+
+  'agents.list': async ({ context, query }) => {
+    const rows = await context.db
+      .selectFrom('agent')
+      .selectAll()
+      .$if(query.after !== undefined, (q) => q.where('id', '>', query.after!))
+      .orderBy('id')
+      .limit(query.limit + 1)
+      .execute()
+    const page = pageOf(rows, query.limit, (row) => row)
+    return { items: await Promise.all(page.items.map((row) => agentView(context.db, row))), next: page.next }
+  },
+  'agents.joinToken': async ({ context, body, caller }) =>
+    transact(context, (tx) =>
+      createJoinToken(
+        context,
+        tx,
+        { role: body.role, installId: null, expiresInSeconds: body.expiresInSeconds },
+        actorOf(caller),
+      ),
+    ),
+  'agents.revoke': async ({ context, params, caller }) => {
+    const row = await transact(context, async (tx) => {
+      const agent = await tx.db
+        .updateTable('agent')
+        .set({ status: 'revoked' })
+        .where('id', '=', params.id)
+        .returningAll()
+        .executeTakeFirst()
+      if (!agent) throw notFound('agent', params.id)
+      tx.audit(chainOf(agent.install_id), {
+        actor: actorOf(caller),
+        action: 'agent.revoked',
+        subject: { type: 'agent', id: agent.id },
+        outcome: 'ok',
+        manifestDigest: null,
+        details: {},
+      })
+      tx.nudge(`agent:${agent.id}`)
+      return agent
+    })
+    return agentView(context.db, row)
+  },
+
+  'audit.chains': async ({ context }) => {
+    const heads = await context.db.selectFrom('audit_head').selectAll().orderBy('chain').execute()
+    const agents = await context.db.selectFrom('agent').select(['id', 'public_key']).execute()
+    return {
+      chains: heads.map((head) => signHead(context, head)),
+      agents: agents.map((a) => ({ agentId: a.id, publicKey: a.public_key })),
+    }
+  },
+  'audit.entries': async ({ context, params, query }) => {
+    const head = await context.db
+      .selectFrom('audit_head')
+      .selectAll()
+      .where('chain', '=', params.chain)
+      .executeTakeFirst()
+    if (!head) throw notFound('audit chain', params.chain)
+    const entries = await context.db
+      .selectFrom('audit_entry')
+      .select(['seq', 'body', 'hash'])
+      .where('chain', '=', params.chain)
+      .where('seq', '>', query.afterSeq)
+      .orderBy('seq')
+      .limit(query.limit)
+      .execute()
+    return { entries, head: signHead(context, head) }
+  },
+} satisfies Partial<Handlers>
+
+function signHead(context: Context, head: AuditHead) {
+  const at = new Date(context.now()).toISOString()
+  const { keyId, key } = context.keys.current()
+  return {
+    chain: head.chain,
+    seq: head.seq,
+    hash: head.hash,
+    at,
+    keyId,
+    signature: key.sign(headStatement({ ...head, at })),
+  }
+}
+
+async function agentView(db: Db, row: Selectable<Database['agent']>) {
+  const { n } = await db
+    .selectFrom('job')
+    .select((eb) => eb.fn.countAll<number>().as('n'))
+    .where('agent_id', '=', row.id)
+    .where('status', 'in', ['assigned', 'running'])
+    .executeTakeFirstOrThrow()
+  return {
+    id: row.id,
+    role: row.role,
+    installId: row.install_id,
+    status: row.status,
+    connected: row.session_id !== null,
+    lastSeenAt: row.last_seen_at,
+    version: row.version,
+    hostname: row.hostname,
+    runtime: row.runtime,
+    slots: row.slots,
+    running: n,
+    dropped: row.dropped,
+    createdAt: row.created_at,
+  }
+}

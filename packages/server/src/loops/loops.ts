@@ -1,0 +1,129 @@
+import type { Context } from '../context.ts'
+import type { Sessions } from '../channel/sessions.ts'
+import { activateNext } from '../operations/advance-run.ts'
+import { isDatabaseAway } from '../store/database.ts'
+import { expireLeases } from '../store/jobs.ts'
+import { transact } from '../store/transaction.ts'
+import { sealServerChain } from './seal.ts'
+
+const PROCESS_DEAD_SECONDS = 20
+
+/** What each server process does again and again. Any number of processes may do it at once. */
+export function startLoops(context: Context, sessions: Sessions): { stop(): Promise<void> } {
+  const watchSeconds = Math.max(0.2, Math.min(2, context.config.leaseSeconds / 8))
+  const loops = [
+    every(context, 'leases', 1_000 * Math.min(1, watchSeconds), () => sessions.flush()),
+    every(context, 'expiry', 1_000 * watchSeconds, () => expireLeases(context, watchSeconds)),
+    every(context, 'audit', 250, () => sealServerChain(context)),
+    every(context, 'poll', 3_000, () => poll(context, sessions)),
+    every(context, 'processes', 5_000, () => watchProcesses(context)),
+  ]
+  return { stop: async () => void (await Promise.all(loops.map((loop) => loop.stop()))) }
+}
+
+/** Hints may be lost; this finds everything that waits for somebody connected here. */
+async function poll(context: Context, sessions: Sessions): Promise<void> {
+  await context.keys.reload()
+  const pools = sessions.pools()
+  if (pools.size > 0) {
+    const waiting = await context.db
+      .selectFrom('job')
+      .select('pool')
+      .distinct()
+      .where('status', '=', 'queued')
+      .execute()
+    for (const { pool } of waiting) for (const session of pools.get(pool) ?? []) session.dispatcher.nudge()
+    const canceled = await context.db
+      .selectFrom('job')
+      .select('agent_id')
+      .distinct()
+      .where('status', 'in', ['assigned', 'running'])
+      .where('cancel_requested_at', 'is not', null)
+      .execute()
+    const secrets = await context.db
+      .selectFrom('install_secret')
+      .innerJoin('agent', 'agent.install_id', 'install_secret.install_id')
+      .select('agent.id as agent_id')
+      .distinct()
+      .where('delivered_at', 'is', null)
+      .execute()
+    const here = await context.db
+      .selectFrom('agent')
+      .select('id as agent_id')
+      .where('id', 'in', sessions.agentIds())
+      .where((eb) => eb.or([eb('status', '!=', 'enrolled'), eb('process_id', '!=', context.processId)]))
+      .execute()
+    for (const { agent_id } of [...canceled, ...secrets, ...here]) if (agent_id) sessions.control(agent_id)
+  }
+  await startWaitingRuns(context)
+}
+
+async function startWaitingRuns(context: Context): Promise<void> {
+  const stuck = await context.db
+    .selectFrom('run as queued')
+    .select('queued.install_id')
+    .distinct()
+    .where('queued.status', '=', 'queued')
+    .where((eb) =>
+      eb.not(
+        eb.exists(
+          eb
+            .selectFrom('run as active')
+            .select('active.id')
+            .whereRef('active.install_id', '=', 'queued.install_id')
+            .where('active.status', '=', 'active'),
+        ),
+      ),
+    )
+    .execute()
+  for (const { install_id } of stuck) await transact(context, (tx) => activateNext(context, tx, install_id))
+}
+
+/** An agent whose server process died is not connected any more, whatever its row says. */
+async function watchProcesses(context: Context): Promise<void> {
+  const at = new Date(context.now()).toISOString()
+  const dead = new Date(context.now() - PROCESS_DEAD_SECONDS * 1000).toISOString()
+  await context.db
+    .insertInto('server_process')
+    .values({ id: context.processId, started_at: at, seen_at: at })
+    .onConflict((c) => c.column('id').doUpdateSet({ seen_at: at }))
+    .execute()
+  await context.db.deleteFrom('server_process').where('seen_at', '<', dead).execute()
+  await context.db
+    .updateTable('agent')
+    .set({ session_id: null, process_id: null })
+    .where('process_id', 'is not', null)
+    .where('process_id', 'not in', (eb) => eb.selectFrom('server_process').select('id'))
+    .execute()
+}
+
+function every(
+  context: Context,
+  name: string,
+  ms: number,
+  work: () => Promise<unknown>,
+): { stop(): Promise<void> } {
+  let timer: NodeJS.Timeout | undefined
+  let running: Promise<unknown> = Promise.resolve()
+  let stopped = false
+  const turn = () => {
+    running = work()
+      .catch((error: unknown) =>
+        context.log[isDatabaseAway(error) ? 'warn' : 'error'](
+          { err: error, loop: name },
+          'a loop had to stop early; it comes again',
+        ),
+      )
+      .finally(() => {
+        if (!stopped) timer = setTimeout(turn, ms)
+      })
+  }
+  turn()
+  return {
+    async stop() {
+      stopped = true
+      clearTimeout(timer)
+      await running
+    },
+  }
+}

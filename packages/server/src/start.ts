@@ -1,0 +1,221 @@
+import { makeId } from '@tenon/core'
+import { MEDIA_TYPES, PRODUCT_VERSION } from '@tenon/protocol'
+import { packFolder } from '@tenon/oci'
+import { randomBytes } from 'node:crypto'
+import { mkdir, readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import pg from 'pg'
+import type { Logger } from 'pino'
+import { createToken } from './api/tokens.ts'
+import { createHttp } from './api/http.ts'
+import { createFileBlobs } from './blobs.ts'
+import { createSessions } from './channel/sessions.ts'
+import { createUpgrader } from './channel/upgrade.ts'
+import type { Config } from './config.ts'
+import type { Context } from './context.ts'
+import { StartError } from './errors.ts'
+import { createHub } from './hub.ts'
+import { loadKeyRing, newKeyRow } from './keys.ts'
+import { startLoops } from './loops/loops.ts'
+import { startEmbeddedPostgres } from './postgres/embedded-postgres.ts'
+import { openVendorRegistry } from './registry.ts'
+import { openDb, openPool, type Db } from './store/database.ts'
+import { migrations } from './store/migrations/index.ts'
+import { migrate } from './store/migrate.ts'
+import { transact } from './store/transaction.ts'
+
+export interface Server {
+  url: string
+  context: Context
+  /** Only on the very first start of a tenant: the owner's token, shown once. */
+  ownerToken: string | undefined
+  stop(): Promise<void>
+}
+
+/** Everything up, in the order it is needed; on a failure everything down again. */
+export async function startServer(config: Config, log: Logger): Promise<Server> {
+  const undo: (() => Promise<unknown>)[] = []
+  const stop = async () => {
+    for (const step of undo.splice(0).toReversed())
+      await step().catch((error: unknown) => log.warn({ err: error }, 'a part did not stop cleanly'))
+  }
+  try {
+    return await bringUp(config, log, undo, stop)
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}
+
+async function bringUp(
+  config: Config,
+  log: Logger,
+  undo: (() => Promise<unknown>)[],
+  stop: () => Promise<void>,
+): Promise<Server> {
+  await mkdir(config.dataDir, { recursive: true, mode: 0o700 })
+  const databaseUrl = config.databaseUrl ?? (await ownPostgres(config, log, undo))
+  const pool = openPool(databaseUrl, config.poolSize, (error) =>
+    log.warn({ err: error }, 'a database connection broke'),
+  )
+  undo.push(() => pool.end())
+  await migrate(pool, migrations)
+  const db = openDb(pool)
+  const now = () => Date.now()
+  const { serverId, first } = await ensureIdentity(db, config, now())
+  const processId = makeId('process', now(), randomBytes(10))
+  const hub = createHub(
+    pool,
+    () => new pg.Client({ connectionString: databaseUrl, application_name: 'tenon-hints' }),
+    processId,
+    log,
+  )
+  undo.push(() => hub.close())
+  const context: Context = {
+    config,
+    db,
+    pool,
+    hub,
+    keys: await loadKeyRing(db, config.masterKey),
+    blobs: createFileBlobs(join(config.dataDir, 'blobs')),
+    registry: await openVendorRegistry({ dataDir: config.dataDir, masterKey: config.masterKey, now, log }),
+    serverId,
+    processId,
+    log: log.child({ serverId, processId }),
+    now,
+    newId: (kind) => makeId(kind, now(), randomBytes(10)),
+  }
+  hub.start()
+  const offKeys = hub.on('keys', () => void context.keys.reload().catch(() => undefined))
+  undo.push(async () => offKeys())
+  await publishPlugins(context)
+  const ownerToken = first ? await createOwner(context) : undefined
+  const url = await listen(context, undo)
+  log.info({ url, serverId, processId, version: PRODUCT_VERSION }, 'the server is ready')
+  return { url, context, ownerToken, stop }
+}
+
+async function ownPostgres(config: Config, log: Logger, undo: (() => Promise<unknown>)[]): Promise<string> {
+  const postgres = await startEmbeddedPostgres({
+    dataDir: join(config.dataDir, 'postgres'),
+    port: config.postgresPort,
+    log: log.child({ part: 'postgres' }),
+  })
+  undo.push(() => postgres.stop())
+  return postgres.url
+}
+
+/** The first process of a tenant makes its identity and its first key; the others find them. */
+async function ensureIdentity(
+  db: Db,
+  config: Config,
+  nowMs: number,
+): Promise<{ serverId: string; first: boolean }> {
+  return db.transaction().execute(async (tx) => {
+    const at = new Date(nowMs).toISOString()
+    const made = await tx
+      .insertInto('server_identity')
+      .values({ server_id: makeId('process', nowMs, randomBytes(10)), created_at: at })
+      .onConflict((c) => c.column('singleton').doNothing())
+      .returning('server_id')
+      .executeTakeFirst()
+    await tx
+      .insertInto('lease_watch')
+      .values({ watched_at: at })
+      .onConflict((c) => c.column('singleton').doNothing())
+      .execute()
+    if (made)
+      await tx
+        .insertInto('server_key')
+        .values(newKeyRow(config.masterKey, nowMs, undefined))
+        .execute()
+    const row = await tx.selectFrom('server_identity').select('server_id').executeTakeFirstOrThrow()
+    return { serverId: row.server_id, first: made !== undefined }
+  })
+}
+
+/** The plugins that come with this server go into the vendor registry by digest, like everything that jobs run. */
+async function publishPlugins(context: Context): Promise<void> {
+  const names = await readdir(context.config.pluginsDir).catch(() => [])
+  for (const name of names.filter((n) => /^[a-z0-9-]+$/.test(n))) {
+    const bytes = await packFolder(join(context.config.pluginsDir, name))
+    const repository = `tenon/plugins/${name}`
+    const { digest } = await context.registry.storeLayer(
+      repository,
+      MEDIA_TYPES.plugin,
+      MEDIA_TYPES.pluginLayer,
+      once(bytes),
+      67_108_864,
+    )
+    await transact(context, async (tx) => {
+      const row = { name, repository, digest, version: PRODUCT_VERSION }
+      const known = await tx.db
+        .selectFrom('plugin')
+        .select('digest')
+        .where('name', '=', name)
+        .executeTakeFirst()
+      if (known?.digest === digest) return
+      await tx.db
+        .insertInto('plugin')
+        .values(row)
+        .onConflict((c) => c.column('name').doUpdateSet(row))
+        .execute()
+      tx.audit('server', {
+        actor: { type: 'server', id: context.serverId },
+        action: 'plugin.published',
+        subject: { type: 'plugin', id: name },
+        outcome: 'ok',
+        manifestDigest: null,
+        details: { digest },
+      })
+    })
+  }
+}
+
+async function* once(bytes: Uint8Array) {
+  yield bytes
+}
+
+async function createOwner(context: Context): Promise<string> {
+  const created = await transact(context, (tx) =>
+    createToken(
+      context,
+      tx,
+      { name: 'owner', role: 'owner', expiresInSeconds: null },
+      { type: 'server', id: context.serverId },
+    ),
+  )
+  return created.secret
+}
+
+async function listen(context: Context, undo: (() => Promise<unknown>)[]): Promise<string> {
+  const { config, log } = context
+  const sessions = createSessions(context)
+  const upgrader = createUpgrader(context, sessions)
+  const http = await createHttp(context, async () => {
+    const answer = await context.pool.query('select 1').catch(() => undefined)
+    return answer !== undefined
+  })
+  http.server.on('upgrade', (request, socket, head) => upgrader.handle(request, socket, head))
+  const loops = startLoops(context, sessions)
+  undo.push(() => loops.stop())
+  undo.push(async () => {
+    await sessions.close()
+    await upgrader.close()
+    http.server.closeAllConnections()
+    await http.close()
+  })
+  try {
+    const address = await http.listen({ host: config.host, port: config.port })
+    return config.publicUrl ?? address
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw cause
+    log.debug({ err: cause }, 'the port is taken')
+    throw new StartError(
+      'port_in_use',
+      `port ${config.port} on ${config.host} is in use`,
+      'Stop what uses it, or choose another with TENON_PORT.',
+      cause,
+    )
+  }
+}

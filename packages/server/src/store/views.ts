@@ -1,0 +1,213 @@
+import { whyJobWaits, whyRunWaits, type Waiting } from '@tenon/core'
+import type { JobView, RunView } from '@tenon/protocol'
+import type { Selectable } from 'kysely'
+import type { Db } from './database.ts'
+import type { Database, JobTable } from './schema.ts'
+
+type Row<T extends keyof Database> = Selectable<Database[T]>
+type JobRow = Omit<Selectable<JobTable>, 'manifest' | 'manifest_key_id' | 'manifest_signature'>
+
+export const JOB_COLUMNS = [
+  'id',
+  'kind',
+  'pool',
+  'role',
+  'install_id',
+  'status',
+  'fence',
+  'run_id',
+  'step_id',
+  'build_id',
+  'manifest_digest',
+  'agent_id',
+  'lease_until',
+  'cancel_requested_at',
+  'reason',
+  'exit_code',
+  'message',
+  'result',
+  'progress',
+  'confinement',
+  'log_bytes',
+  'created_at',
+  'assigned_at',
+  'started_at',
+  'finished_at',
+] as const satisfies (keyof JobTable)[]
+
+export async function jobViews(db: Db, rows: JobRow[]): Promise<JobView[]> {
+  const waits = await jobWaits(db, rows)
+  return rows.map((row) => ({
+    id: row.id,
+    kind: row.kind,
+    status: row.status,
+    fence: row.fence,
+    role: row.role,
+    installId: row.install_id,
+    agentId: row.agent_id,
+    stepId: row.step_id,
+    runId: row.run_id,
+    buildId: row.build_id,
+    manifestDigest: row.manifest_digest,
+    reason: row.reason,
+    exitCode: row.exit_code,
+    message: row.message,
+    result: row.result,
+    confinement: row.confinement,
+    logBytes: row.log_bytes,
+    waiting: waits.get(row.id) ?? null,
+    createdAt: row.created_at,
+    assignedAt: row.assigned_at,
+    startedAt: row.started_at,
+    leaseUntil: row.lease_until,
+    finishedAt: row.finished_at,
+  }))
+}
+
+/** Facts for all rows in two statements; the judgement is core's. */
+async function jobWaits(db: Db, rows: JobRow[]): Promise<Map<string, Waiting>> {
+  const open = rows.filter((row) => !['succeeded', 'failed', 'canceled'].includes(row.status))
+  if (open.length === 0) return new Map()
+  const pools = [...new Set(open.map((row) => row.pool))]
+  const agents = await db
+    .selectFrom('agent')
+    .select((eb) => [
+      'id',
+      'pool',
+      'session_id',
+      'last_seen_at',
+      'slots',
+      eb
+        .selectFrom('job')
+        .select(eb.fn.countAll<number>().as('n'))
+        .whereRef('job.agent_id', '=', 'agent.id')
+        .where('job.status', 'in', ['assigned', 'running'])
+        .as('running'),
+    ])
+    .where('pool', 'in', pools)
+    .where('status', '=', 'enrolled')
+    .execute()
+  const ahead = await db
+    .selectFrom('job')
+    .select((eb) => ['pool', eb.fn.countAll<number>().as('n'), eb.fn.min('id').as('first')])
+    .where('pool', 'in', pools)
+    .where('status', '=', 'queued')
+    .groupBy('pool')
+    .execute()
+  const waits = new Map<string, Waiting>()
+  for (const row of open) {
+    const queue = ahead.find((a) => a.pool === row.pool)
+    const waiting = whyJobWaits({
+      status: row.status,
+      createdAt: row.created_at,
+      assignedAt: row.assigned_at,
+      leaseUntil: row.lease_until,
+      cancelRequestedAt: row.cancel_requested_at,
+      target: { role: row.role, installId: row.role === 'install' ? row.install_id : null },
+      agents: agents
+        .filter((a) => a.pool === row.pool)
+        .map((a) => ({
+          id: a.id,
+          connected: a.session_id !== null,
+          lastSeenAt: a.last_seen_at,
+          slots: a.slots,
+          running: a.running ?? 0,
+        })),
+      ahead: queue && queue.first !== row.id ? Math.max(0, queue.n - 1) : 0,
+    })
+    if (waiting) waits.set(row.id, waiting)
+  }
+  return waits
+}
+
+export async function runViews(db: Db, runs: (Row<'run'> & { install: string })[]): Promise<RunView[]> {
+  if (runs.length === 0) return []
+  const ids = runs.map((run) => run.id)
+  const steps = await db
+    .selectFrom('step')
+    .selectAll()
+    .where('run_id', 'in', ids)
+    .orderBy('position')
+    .execute()
+  const jobIds = steps.map((s) => s.job_id).filter((id) => id !== null)
+  const jobs =
+    jobIds.length > 0
+      ? await db.selectFrom('job').select(JOB_COLUMNS).where('id', 'in', jobIds).execute()
+      : []
+  const waits = await jobWaits(db, jobs)
+  const actives = await db
+    .selectFrom('run')
+    .select(['id', 'kind', 'install_id'])
+    .where('status', '=', 'active')
+    .where(
+      'install_id',
+      'in',
+      runs.map((r) => r.install_id),
+    )
+    .execute()
+  return runs.map((run) => {
+    const mine = steps.filter((s) => s.run_id === run.id)
+    const blocker = actives.find((a) => a.install_id === run.install_id && a.id !== run.id)
+    return {
+      id: run.id,
+      kind: run.kind,
+      installId: run.install_id,
+      install: run.install,
+      status: run.status,
+      steps: mine.map((s) =>
+        stepView(
+          s,
+          jobs.find((j) => j.id === s.job_id),
+        ),
+      ),
+      waiting: whyRunWaits({
+        status: run.status,
+        createdAt: run.created_at,
+        blockedBy: blocker ? { runId: blocker.id, kind: blocker.kind } : null,
+        activeSteps: mine
+          .filter((s) => s.status === 'active')
+          .map((s) => ({
+            key: s.key,
+            kind: s.kind,
+            since: s.started_at ?? run.created_at,
+            job: s.job_id ? waits.get(s.job_id) : undefined,
+          })),
+      }),
+      createdBy: run.created_by,
+      createdAt: run.created_at,
+      finishedAt: run.finished_at,
+    }
+  })
+}
+
+function stepView(step: Row<'step'>, job: JobRow | undefined): RunView['steps'][number] {
+  return {
+    id: step.id,
+    key: step.key,
+    kind: step.kind,
+    component: step.component,
+    dependsOn: step.depends_on,
+    status: step.status,
+    jobId: step.job_id,
+    message: step.message,
+    progress: step.status === 'active' ? (job?.progress ?? null) : null,
+    startedAt: step.started_at,
+    finishedAt: step.finished_at,
+  }
+}
+
+export async function runView(db: Db, id: string): Promise<RunView | undefined> {
+  const rows = await db
+    .selectFrom('run')
+    .innerJoin('install', 'install.id', 'run.install_id')
+    .selectAll('run')
+    .select('install.name as install')
+    .where('run.id', '=', id)
+    .execute()
+  return (await runViews(db, rows))[0]
+}
+
+export async function jobView(db: Db, id: string): Promise<JobView | undefined> {
+  const rows = await db.selectFrom('job').select(JOB_COLUMNS).where('id', '=', id).execute()
+  return (await jobViews(db, rows))[0]
+}
