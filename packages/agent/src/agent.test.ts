@@ -210,7 +210,7 @@ describe('a refusal', () => {
 describe('after a restart', () => {
   it('a running job is re-attached and reported once, its log without gaps', async () => {
     const first = await startAgent()
-    const manifest = server.manifest({}, { text: 'one\n', untilReleased: true, lines: 2, intervalMs: 1 })
+    const manifest = server.manifest({}, { text: 'one\n', untilReleased: true, lines: 2 })
     const { jobId } = manifest
     server.assign(manifest)
     await waitUntil('the log', () => server.logs.get(jobId)?.includes('line 2'))
