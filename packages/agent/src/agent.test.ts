@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
+import { LOG_WINDOW, MAX_BULK_PAYLOAD } from '@tenon/protocol'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createAgent, type Agent } from './agent.ts'
@@ -166,6 +167,20 @@ describe('a job', () => {
       server.all('event').find(({ event }) => event.action === 'agent.dropped'),
     )
     await waitUntil('the count', () => server.all('heartbeat').find(({ dropped }) => dropped === 30_000))
+  })
+
+  it('whose log nobody acknowledges stops at the window, and heartbeats go on', async () => {
+    server.ackLogs = false
+    await startAgent()
+    const manifest = server.manifest({}, { bytes: 900_000, untilReleased: true })
+    const { jobId } = manifest
+    server.assign(manifest)
+    const received = () => server.logs.get(jobId)?.byteLength ?? 0
+    await waitUntil('a full window', () => received() > LOG_WINDOW - MAX_BULK_PAYLOAD)
+    const beats = server.all('heartbeat').length
+    await waitUntil('two more heartbeats', () => server.all('heartbeat').length >= beats + 2)
+    expect(received()).toBeLessThanOrEqual(LOG_WINDOW)
+    expect(server.all('heartbeat').at(-1)?.outboxBytes).toBe(received())
   })
 
   it('of a large log arrives whole through the window', async () => {

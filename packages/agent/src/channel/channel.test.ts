@@ -209,6 +209,7 @@ describe('a server that is away', () => {
     const impostor = http.createServer((_request, response) => void response.writeHead(404).end())
     impostor.on('upgrade', (_request, socket) => {
       attempts++
+      socket.on('error', () => undefined)
       socket.end('HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n')
     })
     await new Promise<void>((resolve) => impostor.listen(0, '127.0.0.1', resolve))

@@ -137,6 +137,10 @@ export class ContractServer {
     this.socket?.terminate()
   }
 
+  cutAll(): void {
+    for (const client of this.#ws.clients) client.terminate()
+  }
+
   all<T extends AgentFrame['type']>(type: T): Of<T>[] {
     return this.frames.filter((frame): frame is Of<T> => frame.type === type)
   }
@@ -153,7 +157,7 @@ export class ContractServer {
 
   /** Throws when the agent said anything that the contract does not allow. */
   async close(): Promise<void> {
-    for (const client of this.#ws.clients) client.terminate()
+    this.cutAll()
     this.#http.closeAllConnections()
     await new Promise((resolve) => this.#http.close(resolve))
     if (this.problems.length > 0) throw new Error(`the agent broke the contract: ${this.problems.join('; ')}`)
