@@ -7,7 +7,7 @@ import {
   type RejectCode,
   type ServerFrame,
 } from '@tenon/protocol'
-import WebSocket from 'ws'
+import { WebSocket } from 'ws'
 import { messageOf } from '../errors.ts'
 import { proxyAgent } from '../proxy.ts'
 import { checkChallenge, signHello } from './handshake.ts'
@@ -33,7 +33,7 @@ export class Connection {
   readonly #options: ChannelOptions
   readonly #ws: WebSocket
   readonly #agentNonce = randomBytes(32).toString('base64')
-  #phase: 'opening' | 'proving' | 'greeting' | 'open' = 'opening'
+  #phase: 'opening' | 'proving' | 'greeting' | 'open' | 'over' = 'opening'
   #end: ConnectionEnd = { verified: false, welcomed: false, rejected: undefined, message: '' }
   #handshakeTimer: NodeJS.Timeout | undefined
   #heartbeatTimer: NodeJS.Timeout | undefined
@@ -84,6 +84,7 @@ export class Connection {
 
   /** `ended` resolves soon after, also when the other side says nothing any more. */
   close(message: string): void {
+    this.#phase = 'over'
     this.#note(message)
     this.#ws.close(1000)
     setTimeout(() => this.#ws.terminate(), 1000).unref()
@@ -111,6 +112,7 @@ export class Connection {
 
   #received(data: Buffer, isBinary: boolean): void {
     this.#silentBeats = 0
+    if (this.#phase === 'over') return
     const frame = isBinary ? undefined : parseFrame(data)
     if (!frame) {
       this.#options.log.warn(
