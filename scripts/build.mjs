@@ -44,10 +44,15 @@ export async function bundle(names = Object.keys(entries), outdir = join(root, '
 
 /** Minified and without maps: they travel to every install, and the same source must give the same digest anywhere. */
 async function bundlePlugins(outdir) {
-  const entryPoints = Object.fromEntries(plugins.map((name) => [`${name}/main`, `packages/plugins/src/${name}/plugin.ts`]))
+  const entryPoints = Object.fromEntries(
+    plugins.map((name) => [`${name}/main`, `packages/plugins/src/${name}/plugin.ts`]),
+  )
   await build({ ...common, entryPoints, outdir: join(outdir, 'plugins'), minify: true, keepNames: true })
   for (const name of plugins) {
-    await cp(join(root, `packages/plugins/src/${name}/plugin.json`), join(outdir, `plugins/${name}/plugin.json`))
+    await cp(
+      join(root, `packages/plugins/src/${name}/plugin.json`),
+      join(outdir, `plugins/${name}/plugin.json`),
+    )
   }
 }
 

@@ -189,6 +189,8 @@ class RunningAgent implements Agent {
         programs: config.programs,
         apiSocket: socket,
         hostSocket: config.hostSocket,
+        lentPaths: config.lentPaths,
+        isFake: runtime.name === 'fake',
       },
       maxLogBytes: config.maxLogBytes,
       onFatal: (error) => this.#fail(error),

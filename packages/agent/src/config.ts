@@ -17,6 +17,8 @@ export interface AgentConfig {
   registry: RegistrySettings | undefined
   /** Socket of the local sandbox's supervisor. */
   hostSocket: string | undefined
+  /** Folders that a customer lent for the one-time setup; only sandbox jobs see them. */
+  lentPaths: string[]
   storeKeyFile: string
   /** Folder with the programs that come with the agent, `job.mjs` among them. */
   programs: string
@@ -43,6 +45,7 @@ const settings = z.object({
   registryUrl: z.url({ protocol: /^https?$/ }).optional(),
   registryKeyFile: optionalText,
   hostSocket: optionalText,
+  lentPaths: optionalText,
   storeKeyFile: optionalText,
   programs: optionalText,
   logLevel: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
@@ -60,6 +63,7 @@ const SOURCES: Record<keyof z.infer<typeof settings>, { flag?: string; variable:
   registryUrl: { variable: 'TENON_REGISTRY_URL' },
   registryKeyFile: { variable: 'TENON_REGISTRY_KEY_FILE' },
   hostSocket: { variable: 'TENON_HOST_SOCKET' },
+  lentPaths: { variable: 'TENON_LENT_PATHS' },
   storeKeyFile: { variable: 'TENON_STORE_KEY_FILE' },
   programs: { flag: 'programs', variable: 'TENON_PROGRAMS_DIR' },
   logLevel: { flag: 'log-level', variable: 'TENON_LOG_LEVEL' },
@@ -87,6 +91,7 @@ export function readConfig(argv: string[], env: Environment, programs: string): 
         ? { url: value.registryUrl, keyFile: value.registryKeyFile }
         : undefined,
     hostSocket: value.hostSocket,
+    lentPaths: value.lentPaths?.split(path.delimiter).map((lent) => path.resolve(lent)) ?? [],
     storeKeyFile: value.storeKeyFile ?? path.join(dir, 'store.key'),
     programs: path.resolve(value.programs ?? programs),
     proxy: {

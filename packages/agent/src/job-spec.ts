@@ -10,6 +10,9 @@ export interface JobSpecSettings {
   programs: string
   apiSocket: string
   hostSocket: string | undefined
+  lentPaths: string[]
+  /** The fake runtime takes its behaviour from the component's configuration. */
+  isFake: boolean
 }
 
 /** Pure: everything a job gets. A job starts in its own folder, so its token's file is named from there. */
@@ -23,6 +26,7 @@ export function buildJobSpec(manifest: JobManifest, token: string, settings: Job
       TENON_JOB_URL: `unix:${apiSocket}`,
       TENON_JOB_TOKEN_FILE: 'token',
       PATH: SYSTEM_PATH,
+      ...(settings.isFake ? fakeBehaviour(manifest) : {}),
     },
     files: { token },
     // A socket can be connected to through a read-only mount; a job must not be able to put another in its place.
@@ -30,8 +34,19 @@ export function buildJobSpec(manifest: JobManifest, token: string, settings: Job
       { path: path.dirname(apiSocket), writable: false },
       { path: programs, writable: false },
       ...(hostSocket === undefined ? [] : [{ path: path.dirname(hostSocket), writable: false }]),
+      ...(manifest.kind === 'sandbox'
+        ? settings.lentPaths.map((lent) => ({ path: lent, writable: true }))
+        : []),
     ],
     network: 'egress',
     limits: { ...manifest.limits },
   }
+}
+
+/** `fake.<job kind>` of the component, so that one component can sync well and deploy badly. */
+function fakeBehaviour(manifest: JobManifest): Record<string, string> {
+  const component = manifest.operations[0]?.config['component'] as
+    | { fake?: Record<string, unknown> }
+    | undefined
+  return { TENON_FAKE: JSON.stringify(component?.fake?.[manifest.kind] ?? {}) }
 }

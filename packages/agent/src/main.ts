@@ -5,7 +5,7 @@ import { createAgent } from './agent.ts'
 import { readConfig, type AgentConfig } from './config.ts'
 import { AgentError } from './errors.ts'
 import { exitCodeOf } from './exit-codes.ts'
-import { createFakeRuntime } from './runtime/fake/fake-runtime.ts'
+import { createFakeRuntime } from './runtime/fake.ts'
 import { createProcessRuntime } from './runtime/process/process-runtime.ts'
 
 function configure(): AgentConfig {

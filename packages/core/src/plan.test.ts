@@ -52,7 +52,10 @@ const keys = (steps: PlannedStep[]) => steps.map((s) => s.key)
 
 describe('planRun', () => {
   it('provisions the sandbox, waits for the agent, then syncs everything at once and deploys in order', () => {
-    const steps = planRun({ kind: 'provision' }, appOf({ web: ['db'], db: [] }), { hasSandbox: true, deployed: new Set() })
+    const steps = planRun({ kind: 'provision' }, appOf({ web: ['db'], db: [] }), {
+      hasSandbox: true,
+      deployed: new Set(),
+    })
     expect(steps.map((s) => [s.key, s.dependsOn])).toEqual([
       ['sandbox', []],
       ['agent', ['sandbox']],

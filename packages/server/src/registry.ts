@@ -25,7 +25,7 @@ export interface VendorRegistry {
     layerType: string,
     bytes: AsyncIterable<Uint8Array>,
     maxBytes: number,
-  ): Promise<{ digest: string; size: number }>
+  ): Promise<{ digest: string; layer: string; size: number }>
 }
 
 export class LayerTooLarge extends Error {}
@@ -87,7 +87,7 @@ export async function openVendorRegistry(options: {
       const text = Buffer.from(JSON.stringify(manifest))
       const digest = sha256Digest(text)
       await storage.putManifest(repository, { digest, mediaType: MANIFEST_TYPE, bytes: text })
-      return { digest, size: layer.size }
+      return { digest, layer: layer.digest, size: layer.size }
     },
   }
 }

@@ -8,6 +8,8 @@ import { startApi, type Api } from '../testing/api-server.ts'
 import { createHome, temporaryFolder, type Home } from '../testing/run-cli.ts'
 import { app, build, job, testId } from '../testing/values.ts'
 
+const SOURCE = `sha256:${'5'.repeat(64)}`
+
 let api: Api
 let home: Home
 let folder: string
@@ -31,7 +33,8 @@ beforeEach(async () => {
     'apps.sync': () => ({ app: app(), changed: true }),
     'sources.put': ({ body }) => {
       const bytes = body as Buffer
-      return { digest: `sha256:${createHash('sha256').update(bytes).digest('hex')}`, size: bytes.length }
+      const layer = `sha256:${createHash('sha256').update(bytes).digest('hex')}`
+      return { digest: SOURCE, layer, size: bytes.length }
     },
     'builds.create': () => ({ builds: [build({ status: 'queued', finishedAt: null, artifact: null })] }),
     'builds.get': () => build(),
@@ -51,7 +54,12 @@ describe('building an app', () => {
     expect(api.callsOf('sources.put')).toHaveLength(2)
     const sent = api.callsOf('builds.create')[0]?.given
     expect(sent?.params['ref']).toBe('hello')
-    expect(sent?.body).toMatchObject({ components: [{ name: 'db' }, { name: 'web' }] })
+    expect(sent?.body).toMatchObject({
+      components: [
+        { name: 'db', source: SOURCE },
+        { name: 'web', source: SOURCE },
+      ],
+    })
   })
 
   it('sends a source without its history and what it says to ignore', async () => {
@@ -102,8 +110,8 @@ describe('building an app', () => {
     expect(api.callsOf('sources.put')).toEqual([])
   })
 
-  it('notices when the server stored another number of bytes', async () => {
-    api.handlers['sources.put'] = () => ({ digest: `sha256:${'0'.repeat(64)}`, size: 1 })
+  it('notices when the server stored other bytes', async () => {
+    api.handlers['sources.put'] = () => ({ digest: SOURCE, layer: SOURCE, size: 1 })
     expect((await create()).code).toBe(7)
   })
 })

@@ -2,6 +2,7 @@ import { packFolder } from '@tenon/oci'
 import type { CallOutput, Client } from '@tenon/protocol'
 import { readIgnore } from '../app-config/ignore-file.ts'
 import type { Cli } from '../cli.ts'
+import { sha256 } from '../crypto.ts'
 import { CliError, usageError } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
 import { lastLogLines } from '../follow/log-tail.ts'
@@ -70,7 +71,7 @@ async function sendSource(cli: Cli, client: Client, name: string, folder: string
     () => `sending the source of ${name} (${bytes(packed.length)})`,
     client.call('sources.put', { body: packed }),
   )
-  if (sent.size === packed.length) return sent.digest
+  if (sent.layer === `sha256:${sha256(packed)}`) return sent.digest
   throw new CliError(EXIT.internal, `the server stored other bytes than were sent for ${name}`, {
     next: 'a proxy on the way may change uploads; try again without it',
   })

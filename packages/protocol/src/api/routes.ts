@@ -101,9 +101,10 @@ export const routes = {
     path: '/api/v1/sources',
     tag: 'builds',
     permission: OPERATE,
-    summary: 'Send a component’s source as a tar.gz; it is stored by its digest.',
+    summary:
+      'Send a component’s source as a tar.gz; `digest` names the artifact it becomes, `layer` its bytes.',
     body: 'bytes',
-    response: z.object({ digest, size: z.int() }),
+    response: z.object({ digest, layer: digest, size: z.int() }),
   }),
   'builds.create': route({
     method: 'POST',
