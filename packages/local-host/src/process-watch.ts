@@ -1,4 +1,4 @@
-import type { Health, UnitState } from './contract.ts'
+import type { Health, UnitState } from '@tenon/protocol/local-host'
 import { probeHttp } from './health.ts'
 import { boundLog, MAX_LOG_BYTES } from './unit-log.ts'
 
