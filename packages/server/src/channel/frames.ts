@@ -6,7 +6,8 @@ import { finishJob } from '../operations/finish-job.ts'
 import { grantCredential } from '../operations/grant-credential.ts'
 import { refuseJob } from '../operations/job-control.ts'
 import { transactWithHeads } from '../store/transaction.ts'
-import { headFor, openSink, type Session } from './session.ts'
+import { createLogSink } from './log-sink.ts'
+import { headFor, type Session } from './session.ts'
 import type { Sessions } from './sessions.ts'
 
 type Ready = Exclude<AgentFrame, { type: 'open' | 'hello' }>
@@ -113,7 +114,12 @@ async function logOpen(context: Context, session: Session, frame: Frame<'log.ope
     .where('agent_id', '=', session.agentId)
     .where('fence', '=', frame.fence)
     .executeTakeFirst()
-  if (job) openSink(context, session, frame.stream, frame.jobId, job.log_bytes)
+  if (!job) return
+  const { stream } = frame
+  const acknowledge = (offset: number) => session.send({ type: 'log.ack', stream, offset })
+  session.sinks.get(stream)?.close()
+  session.sinks.set(stream, createLogSink(context, frame.jobId, job.log_bytes, acknowledge))
+  acknowledge(job.log_bytes)
 }
 
 /** Numbered by the agent, so that one that arrives twice is written once. */

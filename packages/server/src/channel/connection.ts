@@ -1,0 +1,171 @@
+import { signingBytes } from '@tenon/core'
+import {
+  agentFrame,
+  BULK_LOG,
+  decodeBulk,
+  WIRE_VERSION,
+  type AgentFrame,
+  type RejectCode,
+  type ServerFrame,
+} from '@tenon/protocol'
+import { randomBytes } from 'node:crypto'
+import type { WebSocket } from 'ws'
+import type { Context } from '../context.ts'
+import { openSession, type Challenge } from '../operations/open-session.ts'
+import { isDatabaseAway } from '../store/database.ts'
+import { createDispatcher } from './dispatcher.ts'
+import { handleFrame } from './frames.ts'
+import type { Session } from './session.ts'
+import type { Sessions } from './sessions.ts'
+
+type Frame<T extends AgentFrame['type']> = Extract<AgentFrame, { type: T }>
+
+const HANDSHAKE_MS = 15_000
+/** Frames are answered in their order, so a flood waits; past this many the agent is told to come again. */
+const MAX_WAITING_FRAMES = 10_000
+
+/** One agent's connection, from the first byte to the last: open, challenge, hello, welcome, then frames in their order. */
+export class Connection {
+  readonly #context: Context
+  readonly #sessions: Sessions
+  readonly #socket: WebSocket
+  readonly #patience: NodeJS.Timeout
+  #challenge: Challenge | undefined
+  #session: Session | undefined
+  #closed = false
+  #work: Promise<void> = Promise.resolve()
+  #waiting = 0
+
+  constructor(context: Context, sessions: Sessions, socket: WebSocket) {
+    this.#context = context
+    this.#sessions = sessions
+    this.#socket = socket
+    this.#patience = setTimeout(() => this.reject('out_of_order', 'no handshake in time'), HANDSHAKE_MS)
+    socket.on('error', () => socket.terminate())
+    socket.on('close', () => this.#close())
+    socket.on('message', (data: Buffer, isBinary: boolean) => this.#receive(data, isBinary))
+  }
+
+  send(frame: ServerFrame): void {
+    if (this.#socket.readyState === this.#socket.OPEN) this.#socket.send(JSON.stringify(frame))
+  }
+
+  reject(code: RejectCode, message: string): void {
+    if (this.#closed) return
+    this.send({ type: 'reject', code, message })
+    this.#socket.close(4000, code)
+    this.#close()
+  }
+
+  #close(): void {
+    clearTimeout(this.#patience)
+    this.#closed = true
+    if (this.#session) void this.#sessions.remove(this.#session)
+  }
+
+  #receive(data: Buffer, isBinary: boolean): void {
+    if (this.#closed) return
+    if (isBinary) return this.#takeBulk(data)
+    const frame = parseFrame(data)
+    if (!frame) return this.reject('bad_frame', 'this is no frame of the agent channel')
+    if (++this.#waiting > MAX_WAITING_FRAMES) return this.reject('busy', 'too many frames are waiting')
+    this.#work = this.#work.then(() => this.#take(frame)).finally(() => this.#waiting--)
+  }
+
+  async #take(frame: AgentFrame): Promise<void> {
+    if (this.#closed) return
+    try {
+      if (this.#session) {
+        if (frame.type !== 'open' && frame.type !== 'hello')
+          return await handleFrame(this.#context, this.#sessions, this.#session, frame)
+      } else if (this.#challenge) {
+        if (frame.type === 'hello') return await this.#welcome(this.#challenge, frame)
+      } else if (frame.type === 'open') return this.#open(frame)
+      this.reject('out_of_order', `a ${frame.type} frame does not belong here`)
+    } catch (error) {
+      // With the database away nothing was stored, so nothing is acknowledged: the agent keeps it and comes again.
+      if (!isDatabaseAway(error))
+        this.#context.log.error({ err: error, frame: frame.type }, 'a frame could not be handled')
+      this.reject('busy', 'the server cannot store this now; connect again')
+    }
+  }
+
+  #open(frame: Frame<'open'>): void {
+    if (frame.wire !== WIRE_VERSION)
+      return this.reject(
+        'wire_version',
+        `this server speaks wire version ${WIRE_VERSION}; update the older side`,
+      )
+    const { serverId, keys } = this.#context
+    const nonce = randomBytes(24).toString('base64')
+    const { keyId, key } = keys.current()
+    this.#challenge = { agentId: frame.agentId, agentNonce: frame.nonce, nonce, wire: frame.wire }
+    const statement = signingBytes('server-challenge/1', {
+      agentId: frame.agentId,
+      agentNonce: frame.nonce,
+      nonce,
+      serverId,
+    })
+    this.send({
+      type: 'challenge',
+      wire: WIRE_VERSION,
+      serverId,
+      nonce,
+      keyId,
+      signature: key.sign(statement),
+      keys: keys.links(),
+    })
+  }
+
+  async #welcome(challenge: Challenge, hello: Frame<'hello'>): Promise<void> {
+    const { config, now } = this.#context
+    const opened = await openSession(this.#context, challenge, hello)
+    if (!opened.ok) return this.reject(opened.code, opened.message)
+    const send = (frame: ServerFrame) => this.send(frame)
+    const { agentId } = challenge
+    const { verdicts, ...kept } = opened.session
+    const session: Session = {
+      ...kept,
+      agentId,
+      send,
+      reject: (code, message) => this.reject(code, message),
+      sinks: new Map(),
+      dispatcher: createDispatcher(this.#context, kept, agentId, hello.slots, send),
+    }
+    this.#session = session
+    // The socket may have closed while the session was opened.
+    if (this.#closed) return void this.#sessions.remove(session)
+    clearTimeout(this.#patience)
+    this.#sessions.add(session)
+    const { heartbeatSeconds, leaseSeconds } = config
+    send({
+      type: 'welcome',
+      sessionId: kept.sessionId,
+      heartbeatSeconds,
+      leaseSeconds,
+      verdicts,
+      auditHead: kept.auditHead,
+      eventSeq: kept.eventSeq,
+      at: new Date(now()).toISOString(),
+    })
+    session.dispatcher.nudge()
+    this.#sessions.control(agentId)
+  }
+
+  #takeBulk(data: Buffer): void {
+    const frame = decodeBulk(data)
+    if (!this.#session || !frame || frame.kind !== BULK_LOG)
+      return this.reject('bad_frame', 'this is no binary frame of the agent channel')
+    const sink = this.#session.sinks.get(frame.stream)
+    if (sink && !sink.write(frame.offset, frame.payload))
+      this.reject('out_of_order', 'log bytes are missing in between')
+  }
+}
+
+function parseFrame(data: Buffer): AgentFrame | undefined {
+  try {
+    return agentFrame.safeParse(JSON.parse(data.toString('utf8'))).data
+  } catch {
+    return undefined
+  }
+}
