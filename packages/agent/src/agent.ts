@@ -22,6 +22,7 @@ import { Journal } from './journal.ts'
 import {
   applyEntry,
   emptyState,
+  forgetExpired,
   snapshotEntries,
   type JournalEntry,
   type JournalState,
@@ -271,7 +272,10 @@ class RunningAgent implements Agent {
     const journal = await Journal.open<JournalEntry>({
       file: path.join(config.dir, 'journal.jsonl'),
       apply: (entry) => applyEntry(state, entry),
-      snapshot: () => snapshotEntries(state, clock() - 2 * CLOCK_SKEW_MS),
+      snapshot: () => {
+        forgetExpired(state, clock() - 2 * CLOCK_SKEW_MS)
+        return snapshotEntries(state)
+      },
     })
     this.#cleanups.push(() => journal.close())
     for (const problem of journal.problems) {
