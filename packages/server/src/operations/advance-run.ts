@@ -65,7 +65,7 @@ async function startStep(context: Context, tx: Tx, run: Run, step: Step): Promis
       .where('install_id', '=', run.install_id)
       .where('status', '=', 'enrolled')
       .executeTakeFirst()
-    const here = agent?.session_id != null
+    const here = typeof agent?.session_id === 'string'
     await tx.db
       .updateTable('step')
       .set({ status: here ? 'succeeded' : 'active', started_at: tx.at, finished_at: here ? tx.at : null })

@@ -39,7 +39,26 @@ export function isDatabaseAway(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   const code = (error as { code?: unknown }).code
   if (typeof code === 'string') return AWAY.has(code) || code.startsWith('08') || code.startsWith('57P')
-  return /connection terminated|timeout exceeded when trying to connect|Connection ended/i.test(error.message)
+  return AWAY_MESSAGES.test(error.message)
 }
 
+/** pg has no code for a connection that breaks under a statement, or under the rollback after it. */
+const AWAY_MESSAGES =
+  /connection terminated|timeout exceeded when trying to connect|connection ended|connection error and is not queryable/i
+
 const AWAY = new Set(['ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE', 'ETIMEDOUT', '53300', '57P03'])
+
+/** The statement is right, but a value in it can never be stored: a zero character, half a surrogate, a year 0. */
+export function isUnstorable(error: unknown): boolean {
+  return sqlState(error).startsWith('22')
+}
+
+/** Two of something that may exist once. */
+export function isAlreadyThere(error: unknown): boolean {
+  return sqlState(error) === '23505'
+}
+
+function sqlState(error: unknown): string {
+  const code = error instanceof Error ? (error as { code?: unknown }).code : undefined
+  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) ? code : ''
+}
