@@ -4,6 +4,7 @@ import { packFolder } from '@tenon/oci'
 import { randomBytes } from 'node:crypto'
 import { mkdir, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import type { Logger } from 'pino'
 import { createToken } from './api/tokens.ts'
@@ -23,6 +24,9 @@ import { openDb, openPool, type Db } from './store/database.ts'
 import { migrations } from './store/migrations/index.ts'
 import { migrate } from './store/migrate.ts'
 import { transact } from './store/transaction.ts'
+
+/** A database that takes longer for `select 1` is as good as away. */
+const READY_MS = 2_000
 
 export interface Server {
   url: string
@@ -55,11 +59,10 @@ async function bringUp(
 ): Promise<Server> {
   await mkdir(config.dataDir, { recursive: true, mode: 0o700 })
   const databaseUrl = config.databaseUrl ?? (await ownPostgres(config, log, undo))
-  const pool = openPool(databaseUrl, config.poolSize, (error) =>
-    log.warn({ err: error }, 'a database connection broke'),
-  )
+  const onBroken = (error: Error) => log.warn({ err: error }, 'a database connection broke')
+  await migrateFirst(databaseUrl, onBroken)
+  const pool = openPool(databaseUrl, config.poolSize, config.databaseSilenceSeconds * 1000, onBroken)
   undo.push(() => pool.end())
-  await migrate(pool, migrations)
   const db = openDb(pool)
   const now = () => Date.now()
   const { serverId, first } = await ensureIdentity(db, config, now())
@@ -93,6 +96,16 @@ async function bringUp(
   const url = await listen(context, undo)
   log.info({ url, serverId, processId, version: PRODUCT_VERSION }, 'the server is ready')
   return { url, context, ownerToken, stop }
+}
+
+/** Over a connection of its own: a migration may be silent for as long as it needs. */
+async function migrateFirst(databaseUrl: string, onBroken: (error: Error) => void): Promise<void> {
+  const pool = openPool(databaseUrl, 1, 0, onBroken)
+  try {
+    await migrate(pool, migrations)
+  } finally {
+    await pool.end()
+  }
 }
 
 async function ownPostgres(config: Config, log: Logger, undo: (() => Promise<unknown>)[]): Promise<string> {
@@ -193,8 +206,13 @@ async function listen(context: Context, undo: (() => Promise<unknown>)[]): Promi
   const sessions = createSessions(context)
   const upgrader = createUpgrader(context, sessions)
   const http = await createHttp(context, async () => {
-    const answer = await context.pool.query('select 1').catch(() => undefined)
-    return answer !== undefined
+    const asked = context.pool.query('select 1').then(
+      () => true,
+      () => false,
+    )
+    const late = new AbortController()
+    const tooLate = delay(READY_MS, false, { signal: late.signal, ref: false }).catch(() => false)
+    return Promise.race([asked, tooLate]).finally(() => late.abort())
   })
   http.server.on('upgrade', (request, socket, head) => upgrader.handle(request, socket, head))
   const loops = startLoops(context, sessions)

@@ -1,4 +1,5 @@
 import { Kysely, PostgresDialect } from 'kysely'
+import { Socket } from 'node:net'
 import pg from 'pg'
 import type { Database } from './schema.ts'
 
@@ -16,18 +17,37 @@ const types = {
   },
 } as pg.CustomTypesConfig
 
-export function openPool(url: string, max: number, onError: (error: Error) => void): pg.Pool {
+/** `silenceMs`: a connection on which nothing moves for so long is given up; 0 waits for ever. */
+export function openPool(
+  url: string,
+  max: number,
+  silenceMs: number,
+  onError: (error: Error) => void,
+): pg.Pool {
   const pool = new pg.Pool({
     connectionString: url,
     max,
     types,
     application_name: 'tenon-server',
     connectionTimeoutMillis: 5_000,
-    idleTimeoutMillis: 60_000,
+    // Idle ones leave the pool before their silence could look like a fault.
+    idleTimeoutMillis: silenceMs === 0 ? 60_000 : silenceMs / 2,
+    stream: () => impatientSocket(silenceMs),
   })
+  // One that breaks while a transaction holds it also tells its statements; without a listener it would end the process.
+  pool.on('connect', (client) => client.on('error', onError))
   // An idle connection that breaks (Postgres restarts) is replaced by the pool; without a listener it would end the process.
   pool.on('error', onError)
   return pool
+}
+
+/** A network that swallows packets breaks no connection by itself: requests would wait for minutes. */
+function impatientSocket(silenceMs: number): Socket {
+  const socket = new Socket()
+  socket.setTimeout(silenceMs, () =>
+    socket.destroy(new Error('connection terminated: the database does not answer')),
+  )
+  return socket
 }
 
 export function openDb(pool: pg.Pool): Db {

@@ -100,6 +100,7 @@ export function testConfig(dataDir: string, overrides: Partial<Config> = {}): Co
     databaseUrl: undefined,
     postgresPort: 0,
     poolSize: 8,
+    databaseSilenceSeconds: 30,
     masterKey: randomBytes(32),
     heartbeatSeconds: 10,
     leaseSeconds: 45,
