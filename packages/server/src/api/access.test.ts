@@ -53,8 +53,8 @@ describe.each(routeNames)('%s', (name) => {
         query: '?nothing=of-the-kind',
         ...(body === null ? {} : { body: '{"no":"such field"}' }),
       })
-      if (can(role, permission)) expect(coded(answer)).toEqual([400, 'bad_request'])
-      else expect(coded(answer)).toEqual([403, 'forbidden'])
+      const expected = can(role, permission) ? [400, 'bad_request'] : [403, 'forbidden']
+      expect(coded(answer)).toEqual(expected)
     }
   })
 })
