@@ -1,4 +1,4 @@
-import { signingBytes } from '@tenon/core'
+import { signingBytes, type AgentRole } from '@tenon/core'
 import { parseJoinToken, type EnrolRequest, type EnrolResponse } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import { isEd25519PublicKey, secretMatches, verify } from '../crypto.ts'
@@ -8,7 +8,7 @@ import { chainOf } from './audit-chains.ts'
 import { poolOf } from './manifests.ts'
 
 type Refusal = {
-  code: 'unauthorized' | 'token_expired' | 'token_used' | 'bad_request'
+  code: 'unauthorized' | 'token_expired' | 'token_used' | 'bad_request' | 'conflict'
   message: string
   remedy: string
 }
@@ -49,6 +49,32 @@ async function enrol(
     })
   }
   const { role, install_id: installId } = token!
+  // Two tokens of one install may be used at once: one takes over after the other.
+  if (installId)
+    await tx.db.selectFrom('install').select('id').where('id', '=', installId).forUpdate().execute()
+  const known = await tx.db
+    .selectFrom('agent')
+    .select('id')
+    .where('public_key', '=', request.publicKey)
+    .executeTakeFirst()
+  if (known) {
+    return refuse(context, tx, token!.id, installId, {
+      code: 'conflict',
+      message: `this key has enrolled before, as agent ${known.id}`,
+      remedy: 'Start the agent with an empty folder.',
+    })
+  }
+  return addAgent(context, tx, request, { id: token!.id, role, installId })
+}
+
+/** One live identity per install: whoever comes new takes over. */
+async function addAgent(
+  context: Context,
+  tx: Tx,
+  request: EnrolRequest,
+  token: { id: string; role: AgentRole; installId: string | null },
+): Promise<EnrolResponse> {
+  const { role, installId } = token
   const id = context.newId('agent')
   const replaced = installId
     ? await tx.db
@@ -77,7 +103,7 @@ async function enrol(
   await tx.db
     .updateTable('join_token')
     .set({ used_at: tx.at, used_by: id })
-    .where('id', '=', token!.id)
+    .where('id', '=', token.id)
     .execute()
   tx.audit(chainOf(installId), {
     actor: { type: 'agent', id },
@@ -87,7 +113,7 @@ async function enrol(
     manifestDigest: null,
     details: {
       role,
-      joinToken: token!.id,
+      joinToken: token.id,
       publicKey: request.publicKey,
       hostname: request.hostname,
       replaces: replaced.map((a) => a.id),
