@@ -78,6 +78,11 @@ export function isAlreadyThere(error: unknown): boolean {
   return sqlState(error) === '23505'
 }
 
+/** Two transactions waited for each other, and this one was ended for it. */
+export function isDeadlock(error: unknown): boolean {
+  return sqlState(error) === '40P01'
+}
+
 function sqlState(error: unknown): string {
   const code = error instanceof Error ? (error as { code?: unknown }).code : undefined
   return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) ? code : ''
