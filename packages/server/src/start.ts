@@ -65,7 +65,7 @@ async function bringUp(
   undo.push(() => pool.end())
   const db = openDb(pool)
   const now = () => Date.now()
-  const { serverId, first } = await ensureIdentity(db, config, now())
+  const serverId = await ensureIdentity(db, config, now())
   const processId = makeId('process', now(), randomBytes(10))
   const hub = createHub(
     pool,
@@ -89,10 +89,8 @@ async function bringUp(
     newId: (kind) => makeId(kind, now(), randomBytes(10)),
   }
   hub.start()
-  const offKeys = hub.on('keys', () => void context.keys.reload().catch(() => undefined))
-  undo.push(async () => offKeys())
   await publishPlugins(context)
-  const ownerToken = first ? await createOwner(context) : undefined
+  const ownerToken = await ensureOwner(context)
   const url = await listen(context, undo)
   log.info({ url, serverId, processId, version: PRODUCT_VERSION }, 'the server is ready')
   return { url, context, ownerToken, stop }
@@ -119,11 +117,7 @@ async function ownPostgres(config: Config, log: Logger, undo: (() => Promise<unk
 }
 
 /** The first process of a tenant makes its identity and its first key; the others find them. */
-async function ensureIdentity(
-  db: Db,
-  config: Config,
-  nowMs: number,
-): Promise<{ serverId: string; first: boolean }> {
+async function ensureIdentity(db: Db, config: Config, nowMs: number): Promise<string> {
   return db.transaction().execute(async (tx) => {
     const at = new Date(nowMs).toISOString()
     const made = await tx
@@ -143,7 +137,7 @@ async function ensureIdentity(
         .values(newKeyRow(config.masterKey, nowMs, undefined))
         .execute()
     const row = await tx.selectFrom('server_identity').select('server_id').executeTakeFirstOrThrow()
-    return { serverId: row.server_id, first: made !== undefined }
+    return row.server_id
   })
 }
 
@@ -189,22 +183,30 @@ async function* once(bytes: Uint8Array) {
   yield bytes
 }
 
-async function createOwner(context: Context): Promise<string> {
-  const created = await transact(context, (tx) =>
-    createToken(
+/** One process makes it, once; a start that died before it leaves it to the next. */
+async function ensureOwner(context: Context): Promise<string | undefined> {
+  return transact(context, async (tx) => {
+    await tx.db.selectFrom('server_identity').select('server_id').forUpdate().execute()
+    const any = await tx.db.selectFrom('api_token').select('id').limit(1).executeTakeFirst()
+    if (any) return undefined
+    const created = await createToken(
       context,
       tx,
       { name: 'owner', role: 'owner', expiresInSeconds: null },
       { type: 'server', id: context.serverId },
-    ),
-  )
-  return created.secret
+    )
+    return created.secret
+  })
 }
 
 async function listen(context: Context, undo: (() => Promise<unknown>)[]): Promise<string> {
   const { config, log } = context
   const sessions = createSessions(context)
   const upgrader = createUpgrader(context, sessions)
+  // What is missed here, the poll does.
+  const onKeys = async () => context.keys.reload().then(() => sessions.announceKeys())
+  const offKeys = context.hub.on('keys', () => void onKeys().catch(() => undefined))
+  undo.push(async () => offKeys())
   const http = await createHttp(context, async () => {
     const asked = context.pool.query('select 1').then(
       () => true,
