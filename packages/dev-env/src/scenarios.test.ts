@@ -1,0 +1,41 @@
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, test, vi } from 'vitest'
+import { buildPrograms } from './programs.ts'
+import { playScenario, type Ground } from './scenario.ts'
+import { deaths } from './scenarios/deaths.ts'
+import { jobEnds } from './scenarios/job-ends.ts'
+import { makeTemplate } from './template.ts'
+
+const root = fileURLToPath(new URL('../../..', import.meta.url))
+const times = Number(process.env['TENON_SCENARIO_TIMES'] ?? 1)
+const clusterUrl = process.env['TENON_TEST_POSTGRES_URL']
+
+vi.setConfig({ maxConcurrency: Number(process.env['TENON_SCENARIOS_AT_ONCE'] ?? 4) })
+
+let ground: Ground
+let removePrograms: () => void = () => undefined
+
+beforeAll(async () => {
+  if (!clusterUrl) throw new Error('the run has no PostgreSQL: postgres/vitest-global-setup.ts starts it')
+  const { dist, remove } = await buildPrograms(root)
+  removePrograms = remove
+  ground = { dist, template: await makeTemplate({ dist, clusterUrl }) }
+}, 120_000)
+
+afterAll(async () => {
+  await ground?.template.remove()
+  removePrograms()
+})
+
+describe.concurrent.each([
+  ['jobs end', jobEnds],
+  ['deaths', deaths],
+])('%s', (_, scenarios) => {
+  for (const scenario of scenarios) {
+    for (let time = 1; time <= times; time++) {
+      test(times === 1 ? scenario.name : `${scenario.name} #${time}`, { timeout: 90_000 }, () =>
+        playScenario(scenario, ground),
+      )
+    }
+  }
+})
