@@ -31,6 +31,8 @@ export interface Scenario {
   app: Record<string, ScenarioComponent>
   server?: Record<string, string>
   agent?: AgentSettings
+  /** Before anything starts. */
+  prepare?: (stage: Stage) => void
   /** Faults and what follows, each awaited in turn; those at a frame are armed before anything starts. */
   faults?: Fault[]
   expect: {
@@ -57,6 +59,7 @@ export async function playScenario(scenario: Scenario, ground: Ground): Promise<
     await stage.begin(ground.template)
     await stage.openWire()
     const faults = (scenario.faults ?? []).map((fault) => armFault(stage, fault))
+    scenario.prepare?.(stage)
     await createInstall(stage, scenario.app)
     await stage.startAgent(undefined, scenario.agent ?? {})
     for (const fault of faults) await fault.happen()

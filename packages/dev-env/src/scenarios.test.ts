@@ -2,8 +2,10 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, test, vi } from 'vitest'
 import { buildPrograms } from './programs.ts'
 import { playScenario, type Ground } from './scenario.ts'
+import { cancels } from './scenarios/cancels.ts'
 import { deaths } from './scenarios/deaths.ts'
 import { jobEnds } from './scenarios/job-ends.ts'
+import { leases } from './scenarios/leases.ts'
 import { makeTemplate } from './template.ts'
 
 const root = fileURLToPath(new URL('../../..', import.meta.url))
@@ -29,7 +31,9 @@ afterAll(async () => {
 
 describe.concurrent.each([
   ['jobs end', jobEnds],
+  ['cancels', cancels],
   ['deaths', deaths],
+  ['leases', leases],
 ])('%s', (_, scenarios) => {
   for (const scenario of scenarios) {
     for (let time = 1; time <= times; time++) {

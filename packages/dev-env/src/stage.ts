@@ -13,6 +13,7 @@ import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import pg from 'pg'
 import type { Program } from './program.ts'
+import { jobsLeft } from './starts.ts'
 import type { Template } from './template.ts'
 import { until } from './until.ts'
 import { createWire, type Wire } from './wire.ts'
@@ -51,7 +52,7 @@ export class Stage {
       onStart: (program) => this.#programs.push(program),
     })
     this.#serverEnv = {
-      TENON_LEASE_SECONDS: '2',
+      TENON_LEASE_SECONDS: '30',
       TENON_HEARTBEAT_SECONDS: '0.5',
       TENON_RATE_LIMIT_PER_MINUTE: '1000000',
       ...options.serverEnv,
@@ -164,6 +165,11 @@ export class Stage {
     const dir = join(this.dir, 'released')
     mkdirSync(dir, { recursive: true })
     return join(dir, component)
+  }
+
+  /** A machine that lost what ran on it; the agent's own folder is still there. */
+  vanishJobs(name = AGENT): void {
+    for (const file of jobsLeft(this.dir, name)) rmSync(join(this.dir, name, 'jobs', file))
   }
 
   /** The newest run of an install. */

@@ -1,8 +1,7 @@
 import type { Scenario } from '../scenario.ts'
+import { assert, numbered } from './shared.ts'
 
-const lines = (count: number) => Array.from({ length: count }, (_, i) => `line ${i + 1}\n`).join('')
-
-/** Every way a job can end while nothing around it breaks. */
+/** Every way a job can end by itself while nothing around it breaks. */
 export const jobEnds: Scenario[] = [
   {
     name: 'success: components in their order, logs complete',
@@ -15,18 +14,10 @@ export const jobEnds: Scenario[] = [
       jobs: {
         'sync:web': { status: 'succeeded', reason: 'completed', starts: 1 },
         'deploy:api': { status: 'succeeded', reason: 'completed', exitCode: 0, log: 'hello\n', starts: 1 },
-        'deploy:web': { status: 'succeeded', reason: 'completed', fence: 1, log: lines(20), starts: 1 },
+        'deploy:web': { status: 'succeeded', reason: 'completed', fence: 1, log: numbered(20), starts: 1 },
       },
       audit: {
-        has: [
-          'agent.enrolled',
-          'agent.connected',
-          'run.created',
-          'job.queued',
-          'job.assigned',
-          'job.succeeded',
-          'run.ended',
-        ],
+        has: ['agent.enrolled', 'agent.connected', 'run.created', 'job.queued', 'job.assigned', 'run.ended'],
         hasNot: ['job.lost', 'job.requeued', 'job.failed', 'job.stale_report'],
       },
     },
@@ -42,9 +33,9 @@ export const jobEnds: Scenario[] = [
       audit: { has: ['job.failed', 'run.ended'], hasNot: ['job.lost'] },
     },
     async also(stage) {
-      const run = await stage.run()
-      const web = run.steps.find((step) => step.key === 'deploy:web')
-      if (web?.status !== 'canceled' || web.jobId !== null) throw new Error(`deploy:web is ${web?.status}`)
+      const { steps } = await stage.run()
+      const web = steps.find((step) => step.key === 'deploy:web')
+      assert(web?.status === 'canceled' && web.jobId === null, `deploy:web is ${web?.status}`)
     },
   },
   {
@@ -63,8 +54,13 @@ export const jobEnds: Scenario[] = [
     expect: { run: 'failed', jobs: { 'deploy:web': { status: 'failed', reason: 'start', starts: 0 } } },
   },
   {
-    name: 'image failure',
+    name: 'its image cannot be had',
     app: { web: { deploy: { startFailure: 'image' } } },
     expect: { run: 'failed', jobs: { 'deploy:web': { status: 'failed', reason: 'image', starts: 0 } } },
+  },
+  {
+    name: 'a job vanishes without a trace',
+    app: { web: { deploy: { untilReleased: true, vanishesAfterMs: 100 } } },
+    expect: { run: 'failed', jobs: { 'deploy:web': { status: 'failed', reason: 'gone', starts: 1 } } },
   },
 ]
