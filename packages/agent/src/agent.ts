@@ -21,6 +21,7 @@ import { Journal } from './journal.ts'
 import {
   applyEntry,
   emptyState,
+  forgetExpired,
   snapshotEntries,
   type JournalEntry,
   type JournalState,
@@ -271,7 +272,10 @@ class RunningAgent implements Agent {
     const journal = await Journal.open<JournalEntry>({
       file: path.join(config.dir, 'journal.jsonl'),
       apply: (entry) => applyEntry(state, entry),
-      snapshot: () => snapshotEntries(state, clock() - 2 * config.clockSkewMs),
+      snapshot: () => {
+        forgetExpired(state, clock() - 2 * config.clockSkewMs)
+        return snapshotEntries(state)
+      },
     })
     this.#cleanups.push(() => journal.close())
     for (const problem of journal.problems) {

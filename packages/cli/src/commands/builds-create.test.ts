@@ -8,6 +8,8 @@ import { startApi, type Api } from '../testing/api-server.ts'
 import { createHome, temporaryFolder, type Home } from '../testing/run-cli.ts'
 import { app, build, job, testId } from '../testing/values.ts'
 
+const SOURCE = `sha256:${'5'.repeat(64)}`
+
 let api: Api
 let home: Home
 let folder: string
@@ -32,7 +34,7 @@ beforeEach(async () => {
     'sources.put': ({ body }) => {
       const bytes = body as Buffer
       const layer = `sha256:${createHash('sha256').update(bytes).digest('hex')}`
-      return { digest: `sha256:${'a'.repeat(64)}`, layer, size: bytes.length }
+      return { digest: SOURCE, layer, size: bytes.length }
     },
     'builds.create': () => ({ builds: [build({ status: 'queued', finishedAt: null, artifact: null })] }),
     'builds.get': () => build(),
@@ -52,7 +54,12 @@ describe('building an app', () => {
     expect(api.callsOf('sources.put')).toHaveLength(2)
     const sent = api.callsOf('builds.create')[0]?.given
     expect(sent?.params['ref']).toBe('hello')
-    expect(sent?.body).toMatchObject({ components: [{ name: 'db' }, { name: 'web' }] })
+    expect(sent?.body).toMatchObject({
+      components: [
+        { name: 'db', source: SOURCE },
+        { name: 'web', source: SOURCE },
+      ],
+    })
   })
 
   it('sends a source without its history and what it says to ignore', async () => {
@@ -104,11 +111,7 @@ describe('building an app', () => {
   })
 
   it('notices when the server stored other bytes', async () => {
-    api.handlers['sources.put'] = () => ({
-      digest: `sha256:${'0'.repeat(64)}`,
-      layer: `sha256:${'1'.repeat(64)}`,
-      size: 1,
-    })
+    api.handlers['sources.put'] = () => ({ digest: SOURCE, layer: SOURCE, size: 1 })
     expect((await create()).code).toBe(7)
   })
 })

@@ -115,7 +115,7 @@ function createBuildsView(cli: Cli): { show(builds: readonly Build[]): void; end
   if (io.stderr.isTTY) {
     const live = createLive(io.stderr)
     return {
-      show: (builds) => live.draw(tableOf(cli, builds, io.stderr.columns ?? 80)),
+      show: (builds) => live.draw(tableOf(cli, builds, io.stderr.columns || 80)),
       end: () => live.clear(),
     }
   }

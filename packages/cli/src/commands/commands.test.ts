@@ -61,7 +61,7 @@ const COMMANDS: [string[], RegExp, unknown][] = [
   [['installs', 'join-token', 'acme'], /^tenonjoin\.x\n$/, joinToken],
   [
     ['installs', 'secrets', 'list', 'acme'],
-    /api-key +2 +delivered/,
+    /api-key +2 +yes/,
     page({ name: 'api-key', version: 2, delivered: true, setAt: AT }),
   ],
   [

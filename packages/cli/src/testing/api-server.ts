@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { z } from 'zod'
 
 /** What a handler is given, after the contract accepted it. */
-export interface Given {
+interface Given {
   params: Record<string, string>
   query: Record<string, unknown>
   body: unknown

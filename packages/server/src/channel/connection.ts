@@ -9,18 +9,20 @@ import {
   type ServerFrame,
 } from '@tenon/protocol'
 import { randomBytes } from 'node:crypto'
+import { setTimeout as pause } from 'node:timers/promises'
 import type { WebSocket } from 'ws'
 import type { Context } from '../context.ts'
 import { openSession, type Challenge } from '../operations/open-session.ts'
 import { isDatabaseAway } from '../store/database.ts'
 import { createDispatcher } from './dispatcher.ts'
-import { handleFrame } from './frames.ts'
+import { answerHeartbeat, handleFrame } from './frames.ts'
 import type { Session } from './session.ts'
 import type { Sessions } from './sessions.ts'
 
 type Frame<T extends AgentFrame['type']> = Extract<AgentFrame, { type: T }>
 
 const HANDSHAKE_MS = 15_000
+const DATABASE_RETRY_MS = 500
 /** Frames are answered in their order, so a flood waits; past this many the agent is told to come again. */
 const MAX_WAITING_FRAMES = 10_000
 
@@ -68,26 +70,36 @@ export class Connection {
     if (isBinary) return this.#takeBulk(data)
     const frame = parseFrame(data)
     if (!frame) return this.reject('bad_frame', 'this is no frame of the agent channel')
+    // A heartbeat never waits behind other frames: a chatty job must not make its agent look dead.
+    if (frame.type === 'heartbeat' && this.#session)
+      return answerHeartbeat(this.#context, this.#sessions, this.#session, frame)
     if (++this.#waiting > MAX_WAITING_FRAMES) return this.reject('busy', 'too many frames are waiting')
     this.#work = this.#work.then(() => this.#take(frame)).finally(() => this.#waiting--)
   }
 
+  /** With the database away nothing is stored, so nothing is acknowledged: the frame waits here until it is back. */
   async #take(frame: AgentFrame): Promise<void> {
-    if (this.#closed) return
-    try {
-      if (this.#session) {
-        if (frame.type !== 'open' && frame.type !== 'hello')
-          return await handleFrame(this.#context, this.#sessions, this.#session, frame)
-      } else if (this.#challenge) {
-        if (frame.type === 'hello') return await this.#welcome(this.#challenge, frame)
-      } else if (frame.type === 'open') return this.#open(frame)
-      this.reject('out_of_order', `a ${frame.type} frame does not belong here`)
-    } catch (error) {
-      // With the database away nothing was stored, so nothing is acknowledged: the agent keeps it and comes again.
-      if (!isDatabaseAway(error))
-        this.#context.log.error({ err: error, frame: frame.type }, 'a frame could not be handled')
-      this.reject('busy', 'the server cannot store this now; connect again')
+    while (!this.#closed) {
+      try {
+        return await this.#handle(frame)
+      } catch (error) {
+        if (!isDatabaseAway(error)) {
+          this.#context.log.error({ err: error, frame: frame.type }, 'a frame could not be handled')
+          return this.reject('busy', 'the server could not handle this; connect again')
+        }
+        await pause(DATABASE_RETRY_MS)
+      }
     }
+  }
+
+  async #handle(frame: AgentFrame): Promise<void> {
+    if (this.#session) {
+      if (frame.type !== 'open' && frame.type !== 'hello')
+        return handleFrame(this.#context, this.#sessions, this.#session, frame)
+    } else if (this.#challenge) {
+      if (frame.type === 'hello') return this.#welcome(this.#challenge, frame)
+    } else if (frame.type === 'open') return this.#open(frame)
+    this.reject('out_of_order', `a ${frame.type} frame does not belong here`)
   }
 
   #open(frame: Frame<'open'>): void {

@@ -22,8 +22,7 @@ export async function handleFrame(
 ): Promise<void> {
   switch (frame.type) {
     case 'heartbeat':
-      sessions.touch(session, frame.dropped)
-      return session.send({ type: 'heartbeat.ack', at: new Date(context.now()).toISOString() })
+      return answerHeartbeat(context, sessions, session, frame)
     case 'job.accepted':
       return
     case 'job.refused':
@@ -48,6 +47,16 @@ export async function handleFrame(
     case 'secret.stored':
       return secretStored(context, session, frame)
   }
+}
+
+export function answerHeartbeat(
+  context: Context,
+  sessions: Sessions,
+  session: Session,
+  frame: Frame<'heartbeat'>,
+): void {
+  sessions.touch(session, frame.dropped)
+  session.send({ type: 'heartbeat.ack', at: new Date(context.now()).toISOString() })
 }
 
 async function jobStarted(context: Context, session: Session, frame: Frame<'job.started'>): Promise<void> {
