@@ -4,7 +4,15 @@ import type { Direction, WireFrame } from './wire.ts'
 
 /** When something is done: at a frame before it goes on, or as soon as a fact holds. */
 export type Moment =
-  | { at: Direction; frame: string; job?: string; nth?: number; drop?: true }
+  | {
+      at: Direction
+      frame: string
+      job?: string
+      nth?: number
+      drop?: true
+      /** What goes on in its place. */
+      change?: (frame: WireFrame) => string
+    }
   | { job: string; is: Job['status'] }
   | { run: Run['status']; waitsFor?: RegExp }
   | { exits: string; with: number }
@@ -18,6 +26,8 @@ export type Act =
   | 'cut'
   | 'mend'
   | { release: string }
+  /** Remembers the frame of this moment under a name. */
+  | { keep: string }
   | { cancel: string }
   | { settle: string; outcome: 'succeeded' | 'failed' | 'canceled' }
   | ((stage: Stage) => Promise<void> | void)
@@ -31,8 +41,8 @@ const FRAME_SECONDS = 30
 
 /** A fault at a frame listens from now on; the others look when their turn comes. */
 export function armFault(stage: Stage, { when, then }: Fault): { happen(): Promise<void> } {
-  const act = async () => {
-    for (const one of then) await perform(stage, one)
+  const act = async (frame?: WireFrame) => {
+    for (const one of then) await perform(stage, one, frame)
   }
   if (when === 'then' || !('at' in when)) {
     return {
@@ -46,8 +56,9 @@ export function armFault(stage: Stage, { when, then }: Fault): { happen(): Promi
   let happened = false
   const matches = (frame: WireFrame) =>
     (when.job === undefined || frame.job === when.job) && ++seen === (when.nth ?? 1)
-  const tapped = stage.wire().once(when.at, when.frame, matches, async () => {
-    await act()
+  const tapped = stage.wire().once(when.at, when.frame, matches, async (frame) => {
+    await act(frame)
+    if (when.change) return { instead: when.change(frame) }
     return when.drop ? 'drop' : 'pass'
   })
   let problem: unknown
@@ -87,10 +98,14 @@ export async function untilExit(stage: Stage, name: string, code: number): Promi
   if (ended !== code) throw new Error(`the agent ${name} ended with ${ended}, not ${code}`)
 }
 
-async function perform(stage: Stage, act: Act): Promise<void> {
+async function perform(stage: Stage, act: Act, frame: WireFrame | undefined): Promise<void> {
   if (typeof act === 'function') return act(stage)
   if (typeof act === 'string') return performNamed(stage, act)
   if ('release' in act) return stage.release(act.release)
+  if ('keep' in act) {
+    if (!frame) throw new Error(`there is no frame to keep as ${act.keep}`)
+    return stage.keep(act.keep, frame)
+  }
   if ('cancel' in act) {
     const id = await stage.jobId(act.cancel)
     await stage.client.call('jobs.cancel', { params: { id } })

@@ -4,8 +4,11 @@ import { buildPrograms } from './programs.ts'
 import { playScenario, type Ground } from './scenario.ts'
 import { cancels } from './scenarios/cancels.ts'
 import { deaths } from './scenarios/deaths.ts'
+import { handshakes } from './scenarios/handshakes.ts'
+import { identities } from './scenarios/identities.ts'
 import { jobEnds } from './scenarios/job-ends.ts'
 import { leases } from './scenarios/leases.ts'
+import { manifests } from './scenarios/manifests.ts'
 import { makeTemplate } from './template.ts'
 
 const root = fileURLToPath(new URL('../../..', import.meta.url))
@@ -34,6 +37,9 @@ describe.concurrent.each([
   ['cancels', cancels],
   ['deaths', deaths],
   ['leases', leases],
+  ['identities', identities],
+  ['manifests', manifests],
+  ['handshakes', handshakes],
 ])('%s', (_, scenarios) => {
   for (const scenario of scenarios) {
     for (let time = 1; time <= times; time++) {

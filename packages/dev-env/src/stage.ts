@@ -16,7 +16,7 @@ import type { Program } from './program.ts'
 import { jobsLeft } from './starts.ts'
 import type { Template } from './template.ts'
 import { until } from './until.ts'
-import { createWire, type Wire } from './wire.ts'
+import { createWire, type Wire, type WireFrame } from './wire.ts'
 import { createWorld, type AgentOptions, type ServerHandle, type World } from './world.ts'
 
 export type Run = CallOutput<'runs.get'>
@@ -39,6 +39,7 @@ export class Stage {
   readonly agents = new Map<string, Program>()
   readonly #wires = new Map<string, Wire>()
   readonly #settings = new Map<string, AgentSettings>()
+  readonly #kept = new Map<string, WireFrame>()
   readonly #programs: Program[] = []
   readonly #serverEnv: Record<string, string>
   #server: ServerHandle | undefined
@@ -151,7 +152,7 @@ export class Stage {
   copyAgent(from: string, to: string): void {
     cpSync(this.world.folder(from), join(this.dir, to), {
       recursive: true,
-      filter: (path) => !['agent.lock', 'run'].includes(basename(path)) && !path.endsWith('.sock'),
+      filter: (path) => !['agent.lock', 'lock', 'api'].includes(basename(path)) && !path.endsWith('.sock'),
     })
     this.#settings.set(to, this.#settings.get(from) ?? {})
   }
@@ -165,6 +166,22 @@ export class Stage {
     const dir = join(this.dir, 'released')
     mkdirSync(dir, { recursive: true })
     return join(dir, component)
+  }
+
+  /** Frames that a scenario wants again later. */
+  keep(name: string, frame: WireFrame): void {
+    this.#kept.set(name, frame)
+  }
+
+  kept(name: string): WireFrame {
+    const frame = this.#kept.get(name)
+    if (!frame) throw new Error(`no frame was kept as ${name}`)
+    return frame
+  }
+
+  /** What an agent's runtime holds. */
+  jobsOf(agent: string): string[] {
+    return jobsLeft(this.dir, agent)
   }
 
   /** A machine that lost what ran on it; the agent's own folder is still there. */
@@ -211,18 +228,12 @@ export class Stage {
 
   /** Behind the server's back. */
   async sql(statement: string, values: unknown[] = []): Promise<Record<string, unknown>[]> {
-    const client = new pg.Client({ connectionString: this.#databaseUrl ?? (await this.#ownDatabase()) })
+    const client = new pg.Client({ connectionString: this.#databaseUrl })
     await client.connect()
     try {
       return (await client.query<Record<string, unknown>>(statement, values)).rows
     } finally {
       await client.end()
     }
-  }
-
-  async #ownDatabase(): Promise<string> {
-    const postgres = join(this.dir, 'server', 'postgres')
-    const port = readFileSync(join(postgres, 'postmaster.pid'), 'utf8').split('\n')[3]
-    return `postgres://postgres@127.0.0.1:${port}/postgres`
   }
 }
