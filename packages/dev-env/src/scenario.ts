@@ -2,7 +2,7 @@ import type { Json } from '@tenon/core'
 import { checkExpectations } from './expectations.ts'
 import { armFault, type Fault } from './faults.ts'
 import { checkInvariants } from './invariants.ts'
-import { APP, COMPONENTS, type Template } from './template.ts'
+import { APP, buildApp, COMPONENTS, type Template } from './template.ts'
 import { INSTALL, Stage, type AgentSettings, type Job, type Run } from './stage.ts'
 
 /** What the fake runtime does with a job; `untilReleased: true` waits for the act `release`. */
@@ -29,6 +29,8 @@ export interface ExpectedJob {
 export interface Scenario {
   name: string
   app: Record<string, ScenarioComponent>
+  /** The server runs its own PostgreSQL instead of sharing the one of the tests. */
+  ownPostgres?: true
   server?: Record<string, string>
   agent?: AgentSettings
   /** Before anything starts. */
@@ -56,7 +58,8 @@ export interface Ground {
 export async function playScenario(scenario: Scenario, ground: Ground): Promise<void> {
   const stage = new Stage({ dist: ground.dist, ...(scenario.server ? { serverEnv: scenario.server } : {}) })
   try {
-    await stage.begin(ground.template)
+    await stage.begin(scenario.ownPostgres ? undefined : ground.template)
+    if (scenario.ownPostgres) await buildApp(stage.world, stage.server)
     await stage.openWire()
     const faults = (scenario.faults ?? []).map((fault) => armFault(stage, fault))
     scenario.prepare?.(stage)

@@ -11,7 +11,9 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
+import { processesOf } from './leftovers.ts'
 import type { Program } from './program.ts'
 import { jobsLeft } from './starts.ts'
 import type { Template } from './template.ts'
@@ -34,11 +36,13 @@ export interface AgentSettings {
 
 /** One scenario's world while it plays: what runs, and the verbs with which a scenario changes it. */
 export class Stage {
+  readonly dist: string
   readonly dir = mkdtempSync(join(tmpdir(), 'tenon-scenario-'))
   readonly world: World
   readonly agents = new Map<string, Program>()
   readonly #wires = new Map<string, Wire>()
   readonly #settings = new Map<string, AgentSettings>()
+  readonly #load = new AbortController()
   readonly #kept = new Map<string, WireFrame>()
   readonly #programs: Program[] = []
   readonly #serverEnv: Record<string, string>
@@ -47,6 +51,7 @@ export class Stage {
   #databaseUrl: string | undefined
 
   constructor(options: { dist: string; serverEnv?: Record<string, string> }) {
+    this.dist = options.dist
     this.world = createWorld({
       dir: this.dir,
       dist: options.dist,
@@ -69,12 +74,17 @@ export class Stage {
     await this.startServer()
   }
 
+  /** Everything that was started here is gone afterwards; what had to be killed for it is an error. */
   async end(): Promise<void> {
+    this.#load.abort()
     for (const wire of this.#wires.values()) wire.cut()
     await Promise.all(this.#programs.toReversed().map((program) => program.stop()))
     for (const wire of this.#wires.values()) await wire.close()
+    const left = processesOf(this.dir)
+    for (const { pid } of left) process.kill(pid, 'SIGKILL')
     await this.#drop?.()
     rmSync(this.dir, { recursive: true, force: true, maxRetries: 5 })
+    if (left.length > 0) throw new Error(`left running: ${left.map(({ command }) => command).join('; ')}`)
   }
 
   /** The end of every program's log, for a failure that has to be understood from its report alone. */
@@ -109,6 +119,20 @@ export class Stage {
     this.#server = undefined
     program.kill('SIGKILL')
     await program.exited
+  }
+
+  /** The server's own; whoever supervises it starts it again. */
+  killPostgres(): void {
+    const file = join(this.dir, 'server', 'postgres', 'postmaster.pid')
+    process.kill(Number(readFileSync(file, 'utf8').split('\n')[0]), 'SIGKILL')
+  }
+
+  /** Readers that never rest, until the end; what they are answered does not matter. */
+  putUnderLoad(readers = 3): void {
+    const read = async () => {
+      while (!this.#load.signal.aborted) await this.run().catch(() => pause(20))
+    }
+    for (let reader = 0; reader < readers; reader++) void read()
   }
 
   /** Each agent has a wire of its own. */
