@@ -46,6 +46,8 @@ export class Stage {
   readonly #kept = new Map<string, WireFrame>()
   readonly #programs: Program[] = []
   readonly #serverEnv: Record<string, string>
+  /** A server that comes back listens where it did. */
+  #port = 0
   #server: ServerHandle | undefined
   #drop: (() => Promise<void>) | undefined
   #databaseUrl: string | undefined
@@ -110,7 +112,8 @@ export class Stage {
 
   async startServer(): Promise<void> {
     const env = { ...this.#serverEnv, ...(this.#databaseUrl ? { DATABASE_URL: this.#databaseUrl } : {}) }
-    this.#server = await this.world.startServer({ env })
+    this.#server = await this.world.startServer({ env, port: this.#port })
+    this.#port = Number(new URL(this.#server.url).port)
     for (const wire of this.#wires.values()) wire.target(this.#server.url)
   }
 
