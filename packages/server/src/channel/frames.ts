@@ -26,7 +26,7 @@ export async function handleFrame(
     case 'job.accepted':
       return
     case 'job.refused':
-      await refuseJob(context, session.agentId, frame)
+      await refuseJob(context, { id: session.agentId, installId: session.installId }, frame)
       return session.dispatcher.release(frame.jobId)
     case 'job.started':
       return jobStarted(context, session, frame)
