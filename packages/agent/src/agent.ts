@@ -15,7 +15,6 @@ import { lockFolder } from './folder-lock.ts'
 import { bootIdentity, loadOrMakeKey, saveIdentity, type Identity } from './identity.ts'
 import { serveJobApi } from './job-api/server.ts'
 import { chooseFolder, makePrivateFolder, prepareSocket } from './job-api/socket-folder.ts'
-import { CLOCK_SKEW_MS } from './job-decisions.ts'
 import { createJobDesk } from './job-desk.ts'
 import { JobRunner } from './job-runner.ts'
 import { Journal } from './journal.ts'
@@ -190,6 +189,7 @@ class RunningAgent implements Agent {
       clock,
       target: { role, installId },
       keys: () => identity.pinnedKeys,
+      skewMs: config.clockSkewMs,
       slots: new Slots(config.slots),
       spec: {
         node: process.execPath,
@@ -301,7 +301,7 @@ class RunningAgent implements Agent {
       file: path.join(config.dir, 'journal.jsonl'),
       apply: (entry) => applyEntry(state, entry),
       snapshot: () => {
-        forgetExpired(state, clock() - 2 * CLOCK_SKEW_MS)
+        forgetExpired(state, clock() - 2 * config.clockSkewMs)
         return snapshotEntries(state)
       },
     })

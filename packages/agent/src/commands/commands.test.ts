@@ -45,6 +45,7 @@ function makeAgent(folder: string): Agent {
     proxy: { httpsProxy: undefined, httpProxy: undefined, noProxy: undefined },
     logLevel: 'silent',
     maxLogBytes: 1_000_000,
+    clockSkewMs: 300_000,
   }
   const log = pino({ level: 'silent' })
   const agent = createAgent({ config, runtime: createRuntime('fake', folder, log), log, random: () => 0.01 })

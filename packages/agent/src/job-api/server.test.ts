@@ -70,6 +70,7 @@ async function startAgent(withRegistry = false): Promise<void> {
       proxy: { httpsProxy: undefined, httpProxy: undefined, noProxy: undefined },
       logLevel: 'silent',
       maxLogBytes: 1_000_000,
+      clockSkewMs: 300_000,
     },
     runtime: { ...fake, start },
     log: pino({ level: 'silent' }),
