@@ -94,7 +94,8 @@ export function folderOf(command: Pick<Command, 'words'>, input: CommandInput): 
     dir,
     storeKeyFile: key ? path.resolve(key) : path.join(dir, 'store.key'),
     clock: io.clock,
-    runtime: (name) => createRuntime(name === 'fake' ? 'fake' : 'process', dir, pino({ level: 'silent' })),
+    runtime: (name) =>
+      name === 'process' || name === 'fake' ? createRuntime(name, dir, pino({ level: 'silent' })) : undefined,
   }
 }
 

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
@@ -12,6 +13,7 @@ import { openInstallStore } from '../store/file-store.ts'
 import { loadStoreKey } from '../store/store-key.ts'
 import { ContractServer, newId } from '../testing/contract-server.ts'
 import { runAgentCommand as run, type Ran } from '../testing/run-command.ts'
+import { waitUntil } from '../testing/wait-until.ts'
 
 let base: string
 let dir: string
@@ -194,9 +196,12 @@ describe('an agent that starts while a command holds its folder', () => {
     await (await startAgent()).stop()
     const lock = await lockFolder(dir, 'command')
     const starting = startAgent()
-    await new Promise((resolve) => setImmediate(resolve))
+    await waitUntil('the agent to want the folder', () =>
+      existsSync(path.join(dir, `agent.lock.${process.pid}`)),
+    )
     await lock.release()
     await starting
+    expect(await statusNow()).toMatchObject({ running: true, slots: { used: 0, total: 2 } })
   })
 })
 
@@ -204,7 +209,6 @@ describe('an export', () => {
   it('is refused to a terminal, over a file that is there, and for no or a wrong recipient', async () => {
     await startAgent()
     const { recipient, identityFile } = await customer()
-    const code = async (ran: Promise<Ran>) => /\((\w+)\)\n/.exec((await ran).stderr)?.[1]
     const toTerminal = run(at('export', '--to', recipient), { isTTY: true })
     expect(await code(toTerminal)).toBe('output_refused')
     expect(await code(run(at('export', '--to', recipient, '--out', identityFile)))).toBe('output_refused')
@@ -273,6 +277,8 @@ describe('a command', () => {
     expect(typed.stderr).toContain('Pipe it in')
   })
 })
+
+const code = async (ran: Promise<Ran>) => /\((\w+)\)\n/.exec((await ran).stderr)?.[1]
 
 async function customer(): Promise<{ recipient: string; identityFile: string }> {
   const identityFile = path.join(base, 'customer.key')

@@ -34,7 +34,7 @@ export async function serveDesk(options: {
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve())
-        server.closeIdleConnections()
+        server.closeAllConnections()
       }),
   }
 }

@@ -28,7 +28,7 @@ export interface AgentFolder {
   storeKeyFile: string
   clock: () => number
   /** The runtime that the agent used last: its jobs go on while it is stopped. */
-  runtime: (name: string) => Runtime
+  runtime: (name: string) => Runtime | undefined
 }
 
 /** The owner's desk on a stopped agent's folder. Whatever changes something holds the folder meanwhile. */
@@ -91,7 +91,7 @@ async function stopJob(folder: AgentFolder, jobId: string) {
   })
   const start = await readLastStart(folder.dir)
   if (stopped.state === 'running' && start) {
-    await folder.runtime(start.runtime.name).stop(jobId, stopped.grace, 'canceled')
+    await folder.runtime(start.runtime.name)?.stop(jobId, stopped.grace, 'canceled')
   }
   return { jobId, state: stopped.state }
 }
