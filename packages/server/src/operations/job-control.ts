@@ -146,6 +146,24 @@ export async function requeueJob(
   tx.nudge(`pool:${job.pool}`)
 }
 
+/** Its agent is back without it, and without its result: what it did is unknown, but it runs no more. */
+export async function endGoneJob(context: Context, tx: Tx, jobId: string, agentId: string): Promise<void> {
+  const job = await lockJob(tx, jobId)
+  if (!job || job.agent_id !== agentId || (job.status !== 'running' && job.status !== 'lost')) return
+  await settleJob(
+    context,
+    tx,
+    job,
+    {
+      outcome: 'failed',
+      reason: 'gone',
+      message: 'the agent came back without it: it ended without a trace',
+      ...nothing,
+    },
+    { actor: { type: 'agent', id: agentId } },
+  )
+}
+
 /** The same work under a new signature: what a job may do never changes after it was decided. */
 export async function signAgain(context: Context, tx: Tx, jobId: string, fence: number) {
   const row = await tx.db
