@@ -1,4 +1,4 @@
-import { createServer, request, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer, type Server, request, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer } from 'ws'
@@ -74,7 +74,7 @@ export async function createWire(upstream: string): Promise<Wire> {
   async function pass(direction: Direction, data: Buffer, isBinary: boolean): Promise<Buffer | undefined> {
     const frame = readFrame(direction, data, isBinary, jobs)
     capture.push(frame)
-    for (const tap of [...taps]) {
+    for (const tap of taps) {
       if (tap.direction !== direction || tap.type !== frame.type) continue
       const fate = await tap.action(frame)
       if (fate === 'drop') return undefined
@@ -83,23 +83,7 @@ export async function createWire(upstream: string): Promise<Wire> {
     return data
   }
 
-  const http = createServer((incoming, answer) => forward(target, incoming, answer, bodies))
-  http.on('connection', (socket: Socket) => {
-    if (isCut) return socket.destroy()
-    sockets.add(socket)
-    socket.once('close', () => sockets.delete(socket))
-  })
-  const acceptor = new WebSocketServer({ noServer: true, perMessageDeflate: false })
-  http.on('upgrade', (incoming: IncomingMessage, socket: Duplex, head: Buffer) => {
-    socket.on('error', () => socket.destroy())
-    const url = new URL(incoming.url ?? '/', target)
-    createLink(url, pass, (agent) => acceptor.handleUpgrade(incoming, socket, head, agent), socket)
-      .then((link) => {
-        links.add(link)
-        return link.ended.then(() => links.delete(link))
-      })
-      .catch(() => socket.destroy())
-  })
+  const http = listenForLinks({ target: () => target, isCut: () => isCut, pass, links, sockets, bodies })
   await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
 
   const wire: Wire = {
@@ -149,6 +133,37 @@ export async function createWire(upstream: string): Promise<Wire> {
     },
   }
   return wire
+}
+
+interface Ends {
+  target(): string
+  isCut(): boolean
+  pass: (direction: Direction, data: Buffer, isBinary: boolean) => Promise<Buffer | undefined>
+  links: Set<Link>
+  sockets: Set<Socket>
+  bodies: Buffer[]
+}
+
+/** The agents' end of the wire; each channel is linked to one of its own at the server. */
+function listenForLinks(ends: Ends): Server {
+  const http = createServer((incoming, answer) => forward(ends.target(), incoming, answer, ends.bodies))
+  http.on('connection', (socket: Socket) => {
+    if (ends.isCut()) return socket.destroy()
+    ends.sockets.add(socket)
+    socket.once('close', () => ends.sockets.delete(socket))
+  })
+  const acceptor = new WebSocketServer({ noServer: true, perMessageDeflate: false })
+  http.on('upgrade', (incoming: IncomingMessage, socket: Duplex, head: Buffer) => {
+    socket.on('error', () => socket.destroy())
+    const url = new URL(incoming.url ?? '/', ends.target())
+    createLink(url, ends.pass, (agent) => acceptor.handleUpgrade(incoming, socket, head, agent), socket)
+      .then((link) => {
+        ends.links.add(link)
+        return link.ended.then(() => ends.links.delete(link))
+      })
+      .catch(() => socket.destroy())
+  })
+  return http
 }
 
 /** Everything that is no channel (prove, enrol, registry) goes through as it is. */
