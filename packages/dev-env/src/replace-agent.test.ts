@@ -7,9 +7,8 @@ import { runTenon } from './command.ts'
 import { auditOf } from './expectations.ts'
 import { processesOf } from './leftovers.ts'
 import { buildPrograms } from './programs.ts'
-import { createInstall } from './scenario.ts'
 import { INSTALL, Stage } from './stage.ts'
-import { makeTemplate, type Template } from './template.ts'
+import { APP, makeTemplate, type Template } from './template.ts'
 import { until } from './until.ts'
 
 const root = fileURLToPath(new URL('../../..', import.meta.url))
@@ -72,11 +71,22 @@ beforeEach(async () => {
   await stage.begin(template)
   programs = stage.world.folder('programs')
   writeFileSync(join(programs, 'job.mjs'), JOB)
-  await createInstall(stage, { web: {}, api: { needs: ['web'] }, worker: {} })
+  await createInstall()
 })
 afterEach(() => stage.end())
 
 const folder = (name: string) => join(stage.dir, name)
+
+async function createInstall(): Promise<void> {
+  const components = [
+    { name: 'web', type: 'script', dependencies: [], config: {} },
+    { name: 'api', type: 'script', dependencies: ['web'], config: { secrets: ['api-key'] } },
+    { name: 'worker', type: 'script', dependencies: [], config: {} },
+  ]
+  const app = { name: APP, displayName: 'Shop', description: '', components }
+  await stage.client.call('apps.sync', { body: { app } })
+  await stage.client.call('installs.create', { body: { name: INSTALL, app: APP, sandbox: { type: 'none' } } })
+}
 
 function startAgent(name: string) {
   const env = { TENON_PROGRAMS_DIR: programs }
@@ -120,9 +130,21 @@ async function destroyMachine(
 ) {
   agent.kill('SIGKILL')
   await agent.exited
-  for (const { pid } of processesOf(folder(name))) process.kill(pid, 'SIGKILL')
-  await until('the jobs to be gone', () => processesOf(folder(name)).length === 0)
+  await until('everything it had started to be gone', () => {
+    const left = processesOf(folder(name))
+    for (const { pid } of left) killIfThere(pid)
+    return left.length === 0
+  })
   rmSync(folder(name), { recursive: true, force: true, maxRetries: 5 })
+}
+
+/** It may end by itself between the look and the signal. */
+function killIfThere(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
 }
 
 describe('an install whose agent lost its machine', { timeout: 120_000 }, () => {
