@@ -216,6 +216,10 @@ export class Stage {
     for (const file of jobsLeft(this.dir, name)) rmSync(join(this.dir, name, 'jobs', file))
   }
 
+  loseJournal(name = AGENT): void {
+    rmSync(join(this.dir, name, 'journal.jsonl'))
+  }
+
   /** The newest run of an install. */
   async run(install = INSTALL): Promise<Run> {
     const { items } = await this.client.call('runs.list', { query: { install, limit: 1 } })
