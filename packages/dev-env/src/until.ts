@@ -17,6 +17,6 @@ export async function until<T>(
       problem = error
     }
     if (Date.now() > deadline) throw new Error(`waited in vain for ${what}`, { cause: problem })
-    await pause(25)
+    await pause(40)
   }
 }
