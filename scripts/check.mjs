@@ -6,19 +6,9 @@ import { ensureInstalled } from './ensure-installed.mjs'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
-// On top of the configured errors cycles between files are denied. Our objects are made of closures, not of methods
-// that need `this`, and texts may be sorted as they are: two type-aware rules that say otherwise are off.
-const LINT = [
-  '--type-aware',
-  '--quiet',
-  ...['--deny', 'import/no-cycle'],
-  ...['--allow', 'typescript/unbound-method'],
-  ...['--allow', 'typescript/require-array-sort-compare'],
-]
-
 const CHECKS = [
   ['types', 'tsc', ['-p', '.']],
-  ['lint and sizes', 'oxlint', LINT],
+  ['lint and sizes', 'oxlint', ['--type-aware', '--quiet']],
   ['format', 'oxfmt', ['--check']],
   ['unused code', 'knip', ['--no-progress', '--no-config-hints']],
   ['boundaries', 'vitest', ['run', 'test/boundaries.test.ts', '--reporter=dot']],

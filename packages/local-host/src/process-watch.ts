@@ -26,7 +26,7 @@ export function watchProcess(options: WatchOptions): Watch {
   const scheduleProbe = () => {
     const wait = watch.stopped ? undefined : probeDelay()
     if (wait === undefined) return
-    probeTimer = setTimeout(() => probe().catch(onFault).finally(scheduleProbe), wait)
+    probeTimer = setTimeout(() => void probe().catch(onFault).finally(scheduleProbe), wait)
   }
   const ticker = setInterval(() => {
     try {

@@ -6,7 +6,8 @@ import { finishJob } from '../operations/finish-job.ts'
 import { grantCredential } from '../operations/grant-credential.ts'
 import { refuseJob } from '../operations/job-control.ts'
 import { transact, transactWithHeads } from '../store/transaction.ts'
-import { headFor, openSink, type Session } from './session.ts'
+import { createLogSink } from './log-sink.ts'
+import { headFor, type Session } from './session.ts'
 import type { Sessions } from './sessions.ts'
 
 type Ready = Exclude<AgentFrame, { type: 'open' | 'hello' }>
@@ -21,12 +22,11 @@ export async function handleFrame(
 ): Promise<void> {
   switch (frame.type) {
     case 'heartbeat':
-      sessions.touch(session, frame.dropped)
-      return session.send({ type: 'heartbeat.ack', at: new Date(context.now()).toISOString() })
+      return answerHeartbeat(context, sessions, session, frame)
     case 'job.accepted':
       return
     case 'job.refused':
-      await refuseJob(context, session.agentId, frame)
+      await refuseJob(context, { id: session.agentId, installId: session.installId }, frame)
       return session.dispatcher.release(frame.jobId)
     case 'job.started':
       return jobStarted(context, session, frame)
@@ -46,6 +46,16 @@ export async function handleFrame(
     case 'secret.stored':
       return secretStored(context, session, frame)
   }
+}
+
+export function answerHeartbeat(
+  context: Context,
+  sessions: Sessions,
+  session: Session,
+  frame: Frame<'heartbeat'>,
+): void {
+  sessions.touch(session, frame.dropped)
+  session.send({ type: 'heartbeat.ack', at: new Date(context.now()).toISOString() })
 }
 
 async function jobStarted(context: Context, session: Session, frame: Frame<'job.started'>): Promise<void> {
@@ -129,6 +139,20 @@ async function logOpen(context: Context, session: Session, frame: Frame<'log.ope
     .where('fence', '=', frame.fence)
     .executeTakeFirst()
   if (job) openSink(context, session, frame.stream, frame.jobId, job.log_bytes)
+}
+
+/** One log has one sink: a job's next stream takes over from the one before. */
+function openSink(context: Context, session: Session, stream: number, jobId: string, start: number): void {
+  for (const [other, sink] of session.sinks) {
+    if (other !== stream && sink.jobId !== jobId) continue
+    sink.close()
+    session.sinks.delete(other)
+  }
+  const acknowledge = (offset: number) => session.send({ type: 'log.ack', stream, offset })
+  const forget = () => session.sinks.get(stream) === sink && session.sinks.delete(stream)
+  const sink = createLogSink(context, jobId, start, acknowledge, forget)
+  session.sinks.set(stream, sink)
+  acknowledge(start)
 }
 
 /** Numbered by the agent, so that one that arrives twice is written once. */

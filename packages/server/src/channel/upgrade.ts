@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer } from 'ws'
 import type { Context } from '../context.ts'
-import { serveConnection } from './session.ts'
+import { Connection } from './connection.ts'
 import type { Sessions } from './sessions.ts'
 
 const PATH = '/agent/v1/channel'
@@ -25,7 +25,7 @@ export function createUpgrader(context: Context, sessions: Sessions) {
         socket.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
         return
       }
-      server.handleUpgrade(request, socket, head, (ws) => serveConnection(context, sessions, ws))
+      server.handleUpgrade(request, socket, head, (ws) => void new Connection(context, sessions, ws))
     },
     async close(): Promise<void> {
       for (const ws of server.clients) ws.terminate()

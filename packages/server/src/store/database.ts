@@ -38,6 +38,8 @@ export function openPool(
   pool.on('connect', (client) => client.on('error', onError))
   // An idle connection that breaks (Postgres restarts) is replaced by the pool; without a listener it would end the process.
   pool.on('error', onError)
+  // So would one that breaks while it is taken and between two statements; its next statement fails and tells the taker.
+  pool.on('connect', (client) => void client.on('error', onError))
   return pool
 }
 
