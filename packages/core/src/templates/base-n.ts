@@ -42,8 +42,9 @@ export function decodeBase(encoding: Encoding, text: string): string {
   }
   const positions = [...text].flatMap((character, at) => (character === '\n' || character === '\r' ? [] : [at]))
   const data = positions.map((at) => text[at]).join('')
-  const digits = data.replace(/=+$/, '')
-  const padding = data.length - digits.length
+  let padding = 0
+  while (data.at(-1 - padding) === '=') padding++
+  const digits = data.slice(0, data.length - padding)
   const firstBad = [...digits].findIndex((digit) => !alphabet.includes(digit))
   const tail = digits.length % group
   if (firstBad >= 0) bad(positions[firstBad] as number)

@@ -19,12 +19,7 @@ export function toJson(budget: Budget, value: Value, style: JsonStyle): string {
 function marshal(budget: Budget, value: Value, style: JsonStyle, margin: string, depth: number): string {
   budget.spend(1)
   budget.depth(depth)
-  if (value === undefined || value === null) return 'null'
   if (typeof value === 'string') return jsonString(value, style.escapesHtml)
-  if (typeof value === 'boolean') return String(value)
-  if (typeof value === 'number') return jsonNumber(value)
-  if (value instanceof Int) return value.value.toString()
-  if (value instanceof Complex) throw new CallError('json: unsupported type: complex128')
   if (isObject(value)) return jsonString(value.text(), style.escapesHtml)
   const inner = margin + style.indent
   const member = (item: Value): string => {
@@ -32,14 +27,22 @@ function marshal(budget: Budget, value: Value, style: JsonStyle, margin: string,
     budget.text(text.length)
     return text
   }
-  if (value instanceof GoList) {
-    if (value.isNil) return 'null'
+  if (value instanceof GoList && !value.isNil) {
     return enclosed('[', value.items.map(member), ']', style, margin)
   }
-  if (value.isNil) return 'null'
+  if (!(value instanceof GoMap) || value.isNil) return jsonScalar(value)
   const colon = style.indent ? ': ' : ':'
   const members = value.entries().map(([key, item]) => jsonString(key, style.escapesHtml) + colon + member(item))
   return enclosed('{', members, '}', style, margin)
+}
+
+/** What is neither text nor a list nor a map. */
+export function jsonScalar(value: Value): string {
+  if (typeof value === 'boolean') return String(value)
+  if (typeof value === 'number') return jsonNumber(value)
+  if (value instanceof Int) return value.value.toString()
+  if (value instanceof Complex) throw new CallError('json: unsupported type: complex128')
+  return 'null'
 }
 
 function enclosed(open: string, members: string[], close: string, { indent }: JsonStyle, margin: string): string {

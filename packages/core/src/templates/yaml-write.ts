@@ -1,15 +1,14 @@
 import type { Budget } from './budget.ts'
 import { decodeText, encodeText, RUNE_ERROR, runesOf } from './bytes.ts'
 import { formatFloat } from './float-format.ts'
-import { fromJson, toJson } from './go-json.ts'
+import { jsonScalar } from './go-json.ts'
 import { isDigit, isLetter } from './unicode.ts'
-import { GoList, GoMap, type Value } from './values.ts'
+import { GoList, GoMap, isObject, type Value } from './values.ts'
 import { literalStyle, plainOrQuoted } from './yaml-scalar.ts'
 
-/** What sigs.k8s.io/yaml writes: by way of JSON, so that every number is a JSON number. */
+/** What sigs.k8s.io/yaml writes. Throws a CallError for what JSON cannot say, as that goes by way of JSON. */
 export function toYaml(budget: Budget, value: Value): string {
-  const plain = fromJson(toJson(budget, value, { escapesHtml: false, indent: '' }))
-  const text = write(budget, plain, 0, 'root')
+  const text = write(budget, value, 0, 'root')
   budget.text(text.length)
   return encodeText(text.replace(/\n$/, ''))
 }
@@ -56,15 +55,16 @@ function joined(lines: string[], pad: string, context: Context): string {
 }
 
 function scalar(value: Value, indent: number, context: Context): string {
-  if (value === null || value === undefined) return 'null'
-  if (value instanceof GoMap) return '{}'
-  if (value instanceof GoList) return '[]'
-  if (typeof value === 'number') {
-    const isWhole = Number.isInteger(value) && /^-?[0-9]+$/.test(String(value)) && Math.abs(value) < 2 ** 64
-    return isWhole ? String(value) : formatFloat(value, 'g', -1)
+  if (value instanceof GoMap && !value.isNil) return '{}'
+  if (value instanceof GoList && !value.isNil) return '[]'
+  const bytes = isObject(value) ? value.text() : value
+  if (typeof bytes === 'number' && !Number.isInteger(bytes)) {
+    jsonScalar(bytes)
+    return formatFloat(bytes, 'g', -1)
   }
-  if (typeof value !== 'string') return String(value)
-  const text = decodeText(value)
+  if (typeof bytes === 'number' && Math.abs(bytes) >= 2 ** 64) return formatFloat(bytes, 'g', -1)
+  if (typeof bytes !== 'string') return jsonScalar(bytes)
+  const text = decodeText(bytes)
   const at = context === 'root' ? 2 : indent
   const literal = text.includes('\n') ? literalStyle(text, at) : undefined
   return literal ?? plainOrQuoted(text, { indent: at, column: at, isKey: false })
