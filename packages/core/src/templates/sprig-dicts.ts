@@ -1,8 +1,9 @@
 import type { Budget } from './budget.ts'
+import { deepCopy } from './deep-copy.ts'
 import { CallError } from './errors.ts'
 import { fn, type Functions, metered, meteredVariadic, variadic } from './functions.ts'
 import { textOf } from './sprig-text.ts'
-import { GoList, GoMap, isTrue, list, strings, typeName, type Value } from './values.ts'
+import { GoMap, isTrue, list, strings, typeName, type Value } from './values.ts'
 
 function writable(map: GoMap): GoMap {
   if (map.isNil) throw new CallError('assignment to entry in nil map')
@@ -41,18 +42,6 @@ function merge(overwrites: boolean) {
     for (const source of sources) mergeInto(budget, writable(target), source, overwrites)
     return target
   })
-}
-
-function deepCopy(budget: Budget, value: Value, depth = 0): Value {
-  budget.spend(1)
-  budget.depth(depth)
-  if (value instanceof GoList) {
-    const items = value.items.map((item) => deepCopy(budget, item, depth + 1))
-    return new GoList(items, value.elem, value.isNil)
-  }
-  if (!(value instanceof GoMap)) return value
-  const entries = value.entries().map(([key, item]) => [key, deepCopy(budget, item, depth + 1)] as const)
-  return GoMap.of(entries, value.elem)
 }
 
 const copy = metered(['any'], (budget, value) => {
