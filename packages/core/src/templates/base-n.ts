@@ -7,6 +7,7 @@ interface Encoding {
   /** Bits in a digit, digits in a group. */
   bits: number
   group: number
+  notIn: RegExp
 }
 
 export const BASE64: Encoding = {
@@ -14,6 +15,7 @@ export const BASE64: Encoding = {
   alphabet: 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/',
   bits: 6,
   group: 4,
+  notIn: /[^A-Za-z0-9+/]/,
 }
 
 export const BASE32: Encoding = {
@@ -21,6 +23,7 @@ export const BASE32: Encoding = {
   alphabet: 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567',
   bits: 5,
   group: 8,
+  notIn: /[^A-Z2-7]/,
 }
 
 export function encodeBase({ alphabet, bits, group }: Encoding, bytes: string): string {
@@ -36,21 +39,28 @@ export function encodeBase({ alphabet, bits, group }: Encoding, bytes: string): 
 
 /** Throws a CallError that names the byte where the input goes wrong. */
 export function decodeBase(encoding: Encoding, text: string): string {
-  const { alphabet, bits, group } = encoding
+  const { alphabet, bits, group, notIn } = encoding
   const bad = (at: number): never => {
     throw new CallError(`illegal ${encoding.name} data at input byte ${at}`)
   }
-  const positions = [...text].flatMap((character, at) => (character === '\n' || character === '\r' ? [] : [at]))
-  const data = positions.map((at) => text[at]).join('')
+  const data = text.replace(/[\r\n]/g, '')
+  // Messages count the line breaks that are left out of the data.
+  const positionOf = (index: number): number => {
+    let [at, left] = [0, index]
+    for (; at < text.length && (left > 0 || /[\r\n]/.test(text[at] ?? '')); at++) {
+      if (!/[\r\n]/.test(text[at] ?? '')) left--
+    }
+    return at
+  }
   let padding = 0
   while (data.at(-1 - padding) === '=') padding++
   const digits = data.slice(0, data.length - padding)
-  const firstBad = [...digits].findIndex((digit) => !alphabet.includes(digit))
+  const firstBad = digits.search(notIn)
   const tail = digits.length % group
-  if (firstBad >= 0) bad(positions[firstBad] as number)
+  if (firstBad >= 0) bad(positionOf(firstBad))
   const allowed = group === 4 ? [0, 2, 3] : [0, 2, 4, 5, 7]
   if (!allowed.includes(tail) || padding !== (group - tail) % group) {
-    bad(positions[digits.length - tail] ?? text.length)
+    bad(positionOf(digits.length - tail))
   }
   let [out, pending, held] = ['', 0, 0]
   for (const digit of digits) {

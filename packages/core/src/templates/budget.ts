@@ -1,7 +1,7 @@
 import { LimitError } from './errors.ts'
 
 export interface TemplateLimits {
-  /** Units of work: nodes walked, functions called, elements visited, each 64 bytes of text handled. */
+  /** Units of work: nodes walked, functions called, elements visited, each 16 to 64 bytes of text. */
   steps: number
   /** Nesting of `template` calls and of values. */
   depth: number
@@ -32,6 +32,12 @@ export class Budget {
       throw new LimitError(`exceeded the limit of ${this.limits.outputBytes} bytes`)
     }
     this.spend(bytes / 64)
+  }
+
+  /** Pays for text that a function reads or gives. */
+  handled(bytes: number): void {
+    if (bytes > this.limits.outputBytes) this.text(bytes)
+    this.spend(bytes / 16)
   }
 
   depth(depth: number): void {

@@ -62,8 +62,9 @@ const HTML: Readonly<Record<string, string>> = {
 
 const JS: Readonly<Record<string, string>> = { '\\': '\\\\', "'": "\\'", '"': '\\"' }
 
+const code = (rune: number): string => `\\u${rune.toString(16).toUpperCase().padStart(4, '0')}`
+
 function escapeJs(text: string): string {
-  const code = (rune: number) => `\\u${rune.toString(16).toUpperCase().padStart(4, '0')}`
   let out = ''
   for (let at = 0; at < text.length;) {
     const { rune, width } = runeAt(text, at)

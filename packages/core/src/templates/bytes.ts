@@ -69,7 +69,8 @@ export function runeAt(bytes: string, at: number): DecodedRune {
 export function runesOf(bytes: string): number[] {
   const runes: number[] = []
   for (let at = 0; at < bytes.length;) {
-    const { rune, width } = runeAt(bytes, at)
+    const first = bytes.charCodeAt(at)
+    const { rune, width } = first < 0x80 ? { rune: first, width: 1 } : runeAt(bytes, at)
     runes.push(rune)
     at += width
   }

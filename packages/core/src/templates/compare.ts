@@ -60,7 +60,7 @@ export function deepEqual(budget: Budget, a: Value, b: Value, depth = 0): boolea
   }
   if (a instanceof GoMap && b instanceof GoMap) {
     if (a.isNil !== b.isNil || a.size !== b.size) return false
-    return a.keys().every((key) => b.has(key) && deepEqual(budget, a.get(key), b.get(key), depth + 1))
+    return a.keys(budget).every((key) => b.has(key) && deepEqual(budget, a.get(key), b.get(key), depth + 1))
   }
   if (isObject(a) && isObject(b)) return a.text() === b.text()
   if (typeof a === 'string' && typeof b === 'string') budget.text(Math.min(a.length, b.length))

@@ -34,6 +34,8 @@ export function multiplyDecimals(a: Decimal, b: Decimal): Decimal {
   return { digits: a.digits * b.digits, exponent: a.exponent + b.exponent }
 }
 
+const size = (value: bigint): bigint => (value < 0n ? -value : value)
+
 /** Rounds half away from zero at the last place it keeps. */
 export function divideDecimals(a: Decimal, b: Decimal): Decimal {
   if (b.digits === 0n) throw new CallError('decimal division by 0')
@@ -42,7 +44,6 @@ export function divideDecimals(a: Decimal, b: Decimal): Decimal {
   const divisor = shift >= 0 ? b.digits : b.digits * 10n ** BigInt(-shift)
   const quotient = dividend / divisor
   const rest = dividend % divisor
-  const size = (value: bigint): bigint => (value < 0n ? -value : value)
   const away = 2n * size(rest) >= size(divisor)
   const sign = dividend < 0n === divisor < 0n ? 1n : -1n
   return { digits: quotient + (away ? sign : 0n), exponent: -DIVISION_PLACES }

@@ -9,6 +9,8 @@ export function deepCopy(budget: Budget, value: Value, depth = 0): Value {
     return new GoList(items, value.elem, value.isNil)
   }
   if (!(value instanceof GoMap)) return value
-  const entries = value.entries().map(([key, item]) => [key, deepCopy(budget, item, depth + 1)] as const)
+  const entries = value
+    .entries(budget)
+    .map(([key, item]) => [key, deepCopy(budget, item, depth + 1)] as const)
   return GoMap.of(entries, value.elem)
 }

@@ -32,10 +32,10 @@ export function evaluateCall(host: CallHost, goFunction: GoFunction, name: strin
   const parameterAt = (i: number): Parameter => parameters[i] ?? rest ?? 'any'
   const args = site.args.map((arg, i) => evaluateArgument(host, site.dot, parameterAt(i), arg))
   if (site.piped !== NOTHING) args.push(checkType(host, site.piped, parameterAt(args.length)))
-  for (const arg of args) if (typeof arg === 'string') host.budget.text(arg.length)
+  for (const arg of args) if (typeof arg === 'string') host.budget.handled(arg.length)
   try {
     const result = goFunction.call(host.budget, args)
-    if (typeof result === 'string') host.budget.text(result.length)
+    if (typeof result === 'string') host.budget.handled(result.length)
     else if (result instanceof GoList) host.budget.spend(result.items.length / 16)
     return result
   } catch (error) {

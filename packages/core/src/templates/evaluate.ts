@@ -162,7 +162,7 @@ export class Evaluator {
 
   #entriesOf(value: Value): [Value, Value][] {
     if (value instanceof GoList) return value.items.map((item, i) => [int(i), item])
-    if (value instanceof GoMap) return value.entries()
+    if (value instanceof GoMap) return value.entries(this.budget)
     if (value === undefined || value === null) return []
     return this.fail(`range can't iterate over ${printValue(this.budget, value, 'v')}`)
   }

@@ -32,7 +32,9 @@ function marshal(budget: Budget, value: Value, style: JsonStyle, margin: string,
   }
   if (!(value instanceof GoMap) || value.isNil) return jsonScalar(value)
   const colon = style.indent ? ': ' : ':'
-  const members = value.entries().map(([key, item]) => jsonString(key, style.escapesHtml) + colon + member(item))
+  const members = value
+    .entries(budget)
+    .map(([key, item]) => jsonString(key, style.escapesHtml) + colon + member(item))
   return enclosed('{', members, '}', style, margin)
 }
 
@@ -45,7 +47,13 @@ export function jsonScalar(value: Value): string {
   return 'null'
 }
 
-function enclosed(open: string, members: string[], close: string, { indent }: JsonStyle, margin: string): string {
+function enclosed(
+  open: string,
+  members: string[],
+  close: string,
+  { indent }: JsonStyle,
+  margin: string,
+): string {
   if (members.length === 0) return open + close
   if (!indent) return open + members.join(',') + close
   const separator = `\n${margin}${indent}`

@@ -67,7 +67,8 @@ export function sha1(bytes: string): string {
   for (let block = 0; block < words.length; block += 16) {
     w.set(words.subarray(block, block + 16))
     for (let i = 16; i < 80; i++) {
-      const mixed = (w[i - 3] as number) ^ (w[i - 8] as number) ^ (w[i - 14] as number) ^ (w[i - 16] as number)
+      const mixed =
+        (w[i - 3] as number) ^ (w[i - 8] as number) ^ (w[i - 14] as number) ^ (w[i - 16] as number)
       w[i] = rotateLeft(mixed, 1)
     }
     let [a, b, c, d, e] = state as unknown as number[] as [number, number, number, number, number]

@@ -48,6 +48,8 @@ const KEYWORDS = new Set([
 const EOF = -1
 const LEFT = '{{'
 const RIGHT = '}}'
+/** More than any template needs, and what a parser reads in a second. */
+const MAX_TOKENS = 500_000
 
 const isBlank = (character: string | undefined): boolean =>
   character === ' ' || character === '\t' || character === '\r' || character === '\n'
@@ -164,6 +166,7 @@ class Lexer {
 
   /** One token inside an action. False at its end. */
   #inAction(): boolean {
+    if (this.#tokens.length >= MAX_TOKENS) return this.#error(`more than ${MAX_TOKENS} tokens`)
     if (this.#atRightDelim()) {
       if (this.#parens > 0) return this.#error('unclosed left paren')
       this.#start = this.#trimsRight() ? this.#at + 2 : this.#at

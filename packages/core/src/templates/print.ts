@@ -80,7 +80,7 @@ function printMap(how: Verb, value: GoMap, depth: number): string {
   const { syntax } = how.flags
   if (syntax && value.isNil) return `${typeName(value)}(nil)`
   const pieces = new Pieces(how.budget)
-  for (const [key, item] of value.entries()) {
+  for (const [key, item] of value.entries(how.budget)) {
     pieces.add(`${printAt(how, key, depth + 1)}:${printAt(how, item, depth + 1)}`)
   }
   return syntax ? `${typeName(value)}{${pieces.join(', ')}}` : `map[${pieces.join(' ')}]`

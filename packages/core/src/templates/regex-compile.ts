@@ -21,7 +21,7 @@ export function compileRegex(budget: Budget, node: RegexNode): Instruction[] {
 }
 
 function emit(budget: Budget, program: Instruction[], instruction: Instruction): number {
-  budget.spend(1 / 8)
+  budget.spend(1 / 4)
   if (program.length >= MAX_INSTRUCTIONS) throw new CallError('error parsing regexp: expression too large')
   return program.push(instruction) - 1
 }
@@ -63,7 +63,8 @@ function compileRepeat(budget: Budget, program: Instruction[], repeat: Repeat, n
     program[loop] = branch(compile(budget, program, node, loop))
     start = loop
   } else {
-    for (let i = min; i < max; i++) start = emit(budget, program, branch(compile(budget, program, node, start)))
+    for (let i = min; i < max; i++)
+      start = emit(budget, program, branch(compile(budget, program, node, start)))
   }
   for (let i = 0; i < min; i++) start = compile(budget, program, node, start)
   return start

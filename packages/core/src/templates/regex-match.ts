@@ -29,6 +29,7 @@ export class Regex {
   readonly source: string
   readonly #program: Instruction[]
   readonly #budget: Budget
+  readonly #unset: number[]
 
   constructor(budget: Budget, pattern: string) {
     budget.spend(pattern.length)
@@ -37,6 +38,7 @@ export class Regex {
     this.names = names
     this.#program = compileRegex(budget, node)
     this.#budget = budget
+    this.#unset = names.flatMap(() => [-1, -1])
   }
 
   /** The first match at or after a byte offset. */
@@ -44,10 +46,10 @@ export class Regex {
     let current = this.#threads()
     let next = this.#threads()
     let matched: number[] | undefined
-    for (let position = from; ; ) {
-      if (!matched) this.#add(current, this.#program.length - 1, text, position, this.#noCaptures())
+    for (let position = from; ;) {
+      if (!matched) this.#add(current, this.#program.length - 1, text, position, this.#unset)
       if (matched && current.list.length === 0) break
-      this.#budget.spend((current.list.length + 1) / 8)
+      this.#budget.spend((current.list.length + 1) / 3)
       const { rune, width } = runeAt(text, position)
       next.list = []
       next.generation++
@@ -72,7 +74,7 @@ export class Regex {
   findAll(text: string, limit: number): Match[] {
     const matches: Match[] = []
     let previousEnd = -1
-    for (let position = 0; matches.length < limit && position <= text.length; ) {
+    for (let position = 0; matches.length < limit && position <= text.length;) {
       const match = this.find(text, position)
       if (!match) break
       const [start = 0, end = 0] = match
@@ -87,10 +89,6 @@ export class Regex {
     return { list: [], seen: new Uint32Array(this.#program.length), generation: 1 }
   }
 
-  #noCaptures(): number[] {
-    return Array.from({ length: this.names.length * 2 }, () => -1)
-  }
-
   /** Adds a thread, following what takes no character. A stack, since programs may be long. */
   #add(threads: Threads, start: number, text: string, position: number, from: number[]): void {
     const stack: Thread[] = [{ at: start, captures: from }]
@@ -98,7 +96,7 @@ export class Regex {
       const { at, captures } = thread
       if (threads.seen[at] === threads.generation) continue
       threads.seen[at] = threads.generation
-      this.#budget.spend(1 / 16)
+      this.#budget.spend(1 / 8)
       const instruction = this.#program[at] as Instruction
       if (instruction.op === 'split') {
         stack.push({ at: instruction.second, captures }, { at: instruction.first, captures })

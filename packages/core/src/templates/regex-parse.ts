@@ -1,6 +1,15 @@
 import { encodeRune, runeAt } from './bytes.ts'
 import { CallError } from './errors.ts'
-import { anyOf, folding, NAMED_CLASSES, not, PERL_CLASSES, range, single, unicodeClass } from './regex-class.ts'
+import {
+  anyOf,
+  folding,
+  NAMED_CLASSES,
+  not,
+  PERL_CLASSES,
+  range,
+  single,
+  unicodeClass,
+} from './regex-class.ts'
 import type { Assertion, ParsedRegex, RegexNode, RuneTest } from './regex-syntax.ts'
 
 const MAX_REPEAT = 1000
@@ -93,7 +102,8 @@ class RegexParser {
     if (this.#eat('*')) return { min: 0, max: Number.POSITIVE_INFINITY }
     if (this.#eat('+')) return { min: 1, max: Number.POSITIVE_INFINITY }
     if (this.#eat('?')) return { min: 0, max: 1 }
-    const [whole, low, comma, high] = /^\{([0-9]{1,9})(,?)([0-9]{0,9})\}/.exec(this.#pattern.slice(this.#at, this.#at + 24)) ?? []
+    const [whole, low, comma, high] =
+      /^\{([0-9]{1,9})(,?)([0-9]{0,9})\}/.exec(this.#pattern.slice(this.#at, this.#at + 24)) ?? []
     if (whole === undefined || (comma === '' && high !== '')) return undefined
     const min = Number(low)
     const max = comma === '' ? min : high === '' ? Number.POSITIVE_INFINITY : Number(high)

@@ -41,7 +41,11 @@ function parseOne([, operator = '', major, minor, patch, prerelease = '']: RegEx
   const majorOpen = isOpenPart(major)
   const minorOpen = !majorOpen && isOpenPart(minor)
   const patchOpen = !majorOpen && !minorOpen && isOpenPart(patch)
-  const parts = majorOpen ? '0.0.0' : minorOpen ? `${major}.0.0` : `${major}.${minor}.${patchOpen ? '0' : patch}`
+  const parts = majorOpen
+    ? '0.0.0'
+    : minorOpen
+      ? `${major}.0.0`
+      : `${major}.${minor}.${patchOpen ? '0' : patch}`
   try {
     const version = parseVersion(parts + prerelease)
     return { operator, version, isOpen: majorOpen || minorOpen || patchOpen, minorOpen, patchOpen }
@@ -95,14 +99,22 @@ function isLessOrWithin({ version: wanted, minorOpen }: Constraint, version: Sem
   return !(version.major === wanted.major && version.minor > wanted.minor && !minorOpen)
 }
 
-function isTilde({ version: wanted, minorOpen, patchOpen }: Constraint, version: SemVer, order: number): boolean {
+function isTilde(
+  { version: wanted, minorOpen, patchOpen }: Constraint,
+  version: SemVer,
+  order: number,
+): boolean {
   const isZero = wanted.major === 0n && wanted.minor === 0n && wanted.patch === 0n
   if (isZero && !minorOpen && !patchOpen) return true
   if (order < 0 || version.major !== wanted.major) return false
   return minorOpen || version.minor === wanted.minor
 }
 
-function isCaret({ version: wanted, minorOpen, patchOpen }: Constraint, version: SemVer, order: number): boolean {
+function isCaret(
+  { version: wanted, minorOpen, patchOpen }: Constraint,
+  version: SemVer,
+  order: number,
+): boolean {
   if (order < 0) return false
   if (wanted.major > 0n || minorOpen) return version.major === wanted.major
   if (version.major > 0n) return false

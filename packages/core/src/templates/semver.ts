@@ -20,7 +20,8 @@ export function parseVersion(text: string): SemVer {
   if (!match) throw new CallError('Invalid Semantic Version')
   const [, major = '0', minor = '0', patch = '0', prerelease = '', metadata = ''] = match
   const parts = [major, minor, patch].map(BigInt) as [bigint, bigint, bigint]
-  if (parts.some((part) => part >= 2n ** 64n)) throw new CallError('Error parsing version segment: value out of range')
+  if (parts.some((part) => part >= 2n ** 64n))
+    throw new CallError('Error parsing version segment: value out of range')
   if (prerelease.split('.').some((part) => /^0[0-9]+$/.test(part))) {
     throw new CallError('Version segment starts with 0')
   }

@@ -24,7 +24,7 @@ function makeDict(budget: Budget, values: Value[]): GoMap {
  */
 function mergeInto(budget: Budget, target: GoMap, source: GoMap, overwrites: boolean, depth = 0): void {
   budget.depth(depth)
-  for (const [key, value] of source.entries()) {
+  for (const [key, value] of source.entries(budget)) {
     budget.spend(1)
     const present = target.get(key)
     if (value === null) {
@@ -89,14 +89,16 @@ export const DICT_FUNCTIONS: Functions = {
   pluck: variadic(['string'], 'dict', (key, ...dicts) =>
     list(dicts.filter((dict) => dict.has(key)).map((dict) => dict.get(key))),
   ),
-  keys: variadic([], 'dict', (...dicts) => strings(dicts.flatMap((dict) => dict.keys()))),
-  values: fn(['dict'], (dict) => list(dict.entries().map(([, value]) => value))),
+  keys: meteredVariadic([], 'dict', (budget, ...dicts) =>
+    strings(dicts.flatMap((dict) => dict.keys(budget))),
+  ),
+  values: metered(['dict'], (budget, dict) => list(dict.entries(budget).map(([, value]) => value))),
   pick: variadic(['dict'], 'string', (dict, ...keys) =>
     GoMap.of(keys.filter((key) => dict.has(key)).map((key) => [key, dict.get(key)])),
   ),
-  omit: variadic(['dict'], 'string', (dict, ...keys) => {
+  omit: meteredVariadic(['dict'], 'string', (budget, dict, ...keys) => {
     const omitted = new Set(keys)
-    return GoMap.of(dict.entries().filter(([key]) => !omitted.has(key)))
+    return GoMap.of(dict.entries(budget).filter(([key]) => !omitted.has(key)))
   }),
   merge: mergeKeeping,
   mustMerge: mergeKeeping,

@@ -24,11 +24,21 @@ function orElse<T extends Value>(run: () => T, otherwise: (error: CallError) => 
 
 const writes = (style: JsonStyle) => metered(['any'], (budget, value) => toJson(budget, value, style))
 const writesOrEmpty = (style: JsonStyle) =>
-  metered(['any'], (budget, value) => orElse(() => toJson(budget, value, style), () => ''))
+  metered(['any'], (budget, value) =>
+    orElse(
+      () => toJson(budget, value, style),
+      () => '',
+    ),
+  )
 
 /** Sprig's decoders give the message of an error as their result. */
 const decodes = (encoding: typeof BASE64) =>
-  fn(['string'], (text) => orElse(() => decodeBase(encoding, text), (error) => error.message))
+  fn(['string'], (text) =>
+    orElse(
+      () => decodeBase(encoding, text),
+      (error) => error.message,
+    ),
+  )
 
 /** Hashing in JavaScript is slower than what other functions do with a text. */
 const hashes = (hash: (bytes: string) => string) =>
@@ -51,8 +61,18 @@ export const ENCODING_FUNCTIONS: Functions = {
   mustToPrettyJson: writes(PRETTY),
   toRawJson: writesOrEmpty(RAW),
   mustToRawJson: writes(RAW),
-  fromJson: fn(['string'], (text) => orElse(() => fromJson(text), () => null)),
+  fromJson: fn(['string'], (text) =>
+    orElse(
+      () => fromJson(text),
+      () => null,
+    ),
+  ),
   mustFromJson: fn(['string'], fromJson),
-  toYaml: metered(['any'], (budget, value) => orElse(() => toYaml(budget, value), () => '')),
+  toYaml: metered(['any'], (budget, value) =>
+    orElse(
+      () => toYaml(budget, value),
+      () => '',
+    ),
+  ),
   fromYaml: metered(['string'], fromYaml),
 }

@@ -91,7 +91,7 @@ const chunk = fn(['int', 'any'], (size, value) => {
 /** Sorts texts where they are, as Go does: a list of strings is changed. */
 function sortAlpha(budget: Budget, value: Value): GoList {
   if (!(value instanceof GoList)) return strings([textOf(budget, value)])
-  const texts = textsOf(budget, value).sort(compareBytes)
+  const texts = textsOf(budget, value).toSorted(compareBytes)
   budget.spend(texts.length * Math.ceil(Math.log2(texts.length + 1)))
   if (value.elem === 'string') value.items.splice(0, texts.length, ...texts)
   return strings(texts)

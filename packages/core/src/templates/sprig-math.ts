@@ -1,5 +1,12 @@
 import type { Budget } from './budget.ts'
-import { addDecimals, decimalOf, divideDecimals, multiplyDecimals, numberOf, type Decimal } from './decimal.ts'
+import {
+  addDecimals,
+  decimalOf,
+  divideDecimals,
+  multiplyDecimals,
+  numberOf,
+  type Decimal,
+} from './decimal.ts'
 import { CallError } from './errors.ts'
 import { sprint } from './format.ts'
 import { fn, type Functions, metered, meteredVariadic, variadic } from './functions.ts'

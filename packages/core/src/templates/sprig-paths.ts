@@ -26,12 +26,9 @@ function extension(path: string): string {
   return dot < 0 ? '' : name.slice(dot)
 }
 
-const [Base, Dir, Clean, Ext] = [base, directory, clean, extension].map((change) => fn(['string'], change)) as [
-  Path,
-  Path,
-  Path,
-  Path,
-]
+const [Base, Dir, Clean, Ext] = [base, directory, clean, extension].map((change) =>
+  fn(['string'], change),
+) as [Path, Path, Path, Path]
 type Path = ReturnType<typeof fn>
 const isAbs = fn(['string'], (path) => path.startsWith('/'))
 

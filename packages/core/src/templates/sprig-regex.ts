@@ -30,7 +30,9 @@ const matches = (how: Compile) =>
   metered(['string', 'string'], (budget, pattern, text) => how(budget, pattern).find(text) !== undefined)
 
 const finds = (how: Compile) =>
-  metered(['string', 'string'], (budget, pattern, text) => piece(text, how(budget, pattern).find(text) ?? [], 0))
+  metered(['string', 'string'], (budget, pattern, text) =>
+    piece(text, how(budget, pattern).find(text) ?? [], 0),
+  )
 
 const findsAll = (how: Compile) =>
   metered(['string', 'string', 'int'], (budget, pattern, text, count) => {
@@ -42,7 +44,12 @@ const replaces = (how: Compile, expands: boolean) =>
   metered(['string', 'string', 'string'], (budget, pattern, text, replacement) => {
     const regex = how(budget, pattern)
     const literal = () => replacement
-    return replaceAll(budget, regex, text, expands ? (match) => expand(regex, replacement, text, match) : literal)
+    return replaceAll(
+      budget,
+      regex,
+      text,
+      expands ? (match) => expand(regex, replacement, text, match) : literal,
+    )
   })
 
 function replaceAll(budget: Budget, regex: Regex, text: string, replace: (match: Match) => string): string {

@@ -1,5 +1,5 @@
 import type { Budget } from './budget.ts'
-import { charactersOf, encodeRune, mapRunes, runesOf } from './bytes.ts'
+import { charactersOf, encodeRune, isAscii, mapRunes, runesOf } from './bytes.ts'
 import { CallError } from './errors.ts'
 import { fn, type Functions, metered, meteredVariadic } from './functions.ts'
 import { quote } from './quote.ts'
@@ -9,8 +9,8 @@ import { spaced, textOf, textsOf } from './sprig-text.ts'
 import { isSpace, toLower, toUpper } from './unicode.ts'
 import { GoMap, strings, type Value } from './values.ts'
 
-const lower = (text: string): string => mapRunes(text, toLower)
-const upper = (text: string): string => mapRunes(text, toUpper)
+const lower = (text: string): string => (isAscii(text) ? text.toLowerCase() : mapRunes(text, toLower))
+const upper = (text: string): string => (isAscii(text) ? text.toUpperCase() : mapRunes(text, toUpper))
 
 /** Go's `strings.Trim` of the characters that a predicate names. */
 function trimWhile(text: string, drop: (character: string) => boolean): string {
@@ -22,7 +22,8 @@ function trimWhile(text: string, drop: (character: string) => boolean): string {
 }
 
 const isBlank = (character: string): boolean => isSpace(runesOf(character)[0] ?? 0)
-const trim = (text: string): string => trimWhile(text, isBlank)
+// JavaScript's blanks are Go's, but for the byte order mark, which is not ASCII.
+const trim = (text: string): string => (isAscii(text) ? text.trim() : trimWhile(text, isBlank))
 
 function trimAll(cutset: string, text: string): string {
   const cut = new Set(charactersOf(cutset))

@@ -13,9 +13,7 @@ export function textOf(budget: Budget, value: Value): string {
 export function textsOf(budget: Budget, value: Value): string[] {
   if (value === undefined || value === null) return []
   if (!(value instanceof GoList)) return [textOf(budget, value)]
-  return value.items
-    .filter((item) => item !== null && item !== undefined)
-    .map((item) => textOf(budget, item))
+  return value.items.filter((item) => item !== null && item !== undefined).map((item) => textOf(budget, item))
 }
 
 /** Operands side by side, nils left out, each by its own verb. */

@@ -12,7 +12,13 @@ export function abbreviate(text: string, from: number, width: number): string {
 }
 
 /** Breaks lines at blanks; a word longer than the width is cut only when `cutsWords`. */
-export function wrap(budget: Budget, text: string, width: number, separator: string, cutsWords: boolean): string {
+export function wrap(
+  budget: Budget,
+  text: string,
+  width: number,
+  separator: string,
+  cutsWords: boolean,
+): string {
   const size = Math.max(width, 1)
   const lines: string[] = []
   let offset = 0

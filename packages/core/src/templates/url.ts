@@ -47,7 +47,8 @@ function unescape(text: string, part: Part): string {
     }
     const code = text.slice(at, at + 3)
     const isAsciiInHost = part === 'host' && /^%[0-7]/.test(code) && code !== '%25'
-    if (!/^%[0-9A-Fa-f]{2}$/.test(code) || isAsciiInHost) throw new CallError(`invalid URL escape ${quote(code)}`)
+    if (!/^%[0-9A-Fa-f]{2}$/.test(code) || isAsciiInHost)
+      throw new CallError(`invalid URL escape ${quote(code)}`)
     out += String.fromCharCode(Number.parseInt(code.slice(1), 16))
     at += 2
   }

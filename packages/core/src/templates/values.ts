@@ -1,3 +1,4 @@
+import type { Budget } from './budget.ts'
 import { decodeText, encodeText, isAscii } from './bytes.ts'
 import type { GoFunction } from './functions.ts'
 
@@ -94,13 +95,14 @@ export class GoMap {
     return this.#settle().size
   }
 
-  /** In Go's printing order: by bytes. */
-  keys(): string[] {
-    return [...this.#settle().keys()].sort(compareBytes)
+  /** In Go's printing order: by bytes. Listing a map is work, and is paid for. */
+  keys(budget: Budget): string[] {
+    budget.spend(this.size)
+    return [...this.#settle().keys()].toSorted(compareBytes)
   }
 
-  entries(): [string, Value][] {
-    return this.keys().map((key) => [key, this.get(key)])
+  entries(budget: Budget): [string, Value][] {
+    return this.keys(budget).map((key) => [key, this.get(key)])
   }
 
   #sourceKey(key: string): string | undefined {

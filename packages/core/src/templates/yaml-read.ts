@@ -78,7 +78,8 @@ class YamlReader {
     return this.#enter(() => {
       const scan = this.#scan
       const properties = this.#properties()
-      if (!scan.isLineDone()) return this.#named(properties, this.#inline(indent, properties.tag, !isMapValue))
+      if (!scan.isLineDone())
+        return this.#named(properties, this.#inline(indent, properties.tag, !isMapValue))
       scan.skipToToken()
       const more = this.#properties()
       scan.skipToToken()
@@ -174,8 +175,9 @@ class YamlReader {
   #merged(map: GoMap, merges: Value[]): GoMap {
     const sources = merges.flatMap((value) => (value instanceof GoMap ? [value] : listItems(value)))
     for (const source of sources) {
-      if (!(source instanceof GoMap)) this.#scan.fail('map merge requires map or sequence of maps as the value')
-      for (const [key, value] of source.entries()) if (!map.has(key)) map.set(key, value)
+      if (!(source instanceof GoMap))
+        this.#scan.fail('map merge requires map or sequence of maps as the value')
+      for (const [key, value] of source.entries(this.#budget)) if (!map.has(key)) map.set(key, value)
     }
     return map
   }

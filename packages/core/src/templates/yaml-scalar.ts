@@ -15,7 +15,8 @@ export interface ScalarPlace {
 }
 
 export function plainOrQuoted(text: string, place: ScalarPlace): string {
-  const resolvesToText = text === '<<' || text === '=' || (resolveScalar(text) === text && !BASE_60.test(text))
+  const resolvesToText =
+    text === '<<' || text === '=' || (resolveScalar(text) === text && !BASE_60.test(text))
   if (!resolvesToText || text === '' || text.includes('\n') || !PRINTABLE.test(text)) {
     return doubleQuoted(text)
   }
@@ -74,7 +75,10 @@ function doubleQuoted(text: string): string {
     if (PRINTABLE.test(character)) return character
     const code = character.codePointAt(0) ?? 0
     const [letter, length] = code < 0x100 ? ['x', 2] : code < 0x10000 ? ['u', 4] : ['U', 8]
-    return `\\${letter}${code.toString(16).toUpperCase().padStart(length as number, '0')}`
+    return `\\${letter}${code
+      .toString(16)
+      .toUpperCase()
+      .padStart(length as number, '0')}`
   })
   return `"${escaped.join('')}"`
 }

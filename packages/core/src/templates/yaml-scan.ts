@@ -54,7 +54,8 @@ export class YamlScanner {
   /** Goes to the next token, over blank lines and comments. A tab may not indent. */
   skipToToken(inFlow = false): void {
     for (;;) {
-      while (this.peek() === ' ' || (inFlow && this.peek() === '\t')) this.at++
+      if (inFlow) this.skipSpaces()
+      while (this.peek() === ' ') this.at++
       if (this.peek() === '\n') this.at++
       else if (this.peek() === '#' && this.#followsBlank()) this.skipLine()
       else break
@@ -91,7 +92,8 @@ export class YamlScanner {
       if (character === '') this.fail('found unexpected end of stream')
       if (character === '"') break
       if (character === '\\') out += this.#escape()
-      else if (character === '\n' || /^[ \t]+\n/.test(this.text.slice(this.at, this.at + 64))) out += this.#fold()
+      else if (character === '\n' || /^[ \t]+\n/.test(this.text.slice(this.at, this.at + 64)))
+        out += this.#fold()
       else {
         out += character
         this.at++
@@ -164,12 +166,16 @@ export class YamlScanner {
 
   /** `|` and `>`: lines deeper than `indent`, kept or folded. */
   block(indent: number): string {
-    const [header = '', style, hints = ''] = /^([|>])([-+0-9]*)/.exec(this.text.slice(this.at, this.at + 8)) ?? []
+    const [header = '', style, hints = ''] =
+      /^([|>])([-+0-9]*)/.exec(this.text.slice(this.at, this.at + 8)) ?? []
     this.at += header.length
     if (!this.isLineDone()) this.fail('did not find expected comment or line break')
     this.skipLine()
     const digit = /[1-9]/.exec(hints)?.[0]
-    const lines = this.#blockLines(indent, digit === undefined ? undefined : Math.max(indent, 0) + Number(digit))
+    const lines = this.#blockLines(
+      indent,
+      digit === undefined ? undefined : Math.max(indent, 0) + Number(digit),
+    )
     const body = style === '|' ? lines.join('\n') : foldLines(lines)
     const kept = body.replace(/\n*$/, '')
     if (hints.includes('-')) return kept

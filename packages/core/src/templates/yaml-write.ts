@@ -27,8 +27,7 @@ function write(budget: Budget, value: Value, indent: number, context: Context): 
 
 function writeMap(budget: Budget, map: GoMap, indent: number, context: Context): string {
   const pad = ' '.repeat(indent)
-  const keys = map.keys().sort(byNaturalOrder)
-  budget.spend(keys.length)
+  const keys = map.keys(budget).toSorted(byNaturalOrder)
   const lines = keys.map((key) => {
     const name = plainOrQuoted(decodeText(key), { indent, column: 0, isKey: true })
     const value = map.get(key)
