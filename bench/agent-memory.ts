@@ -69,7 +69,7 @@ async function startAgent(world: World, install: string) {
 async function benchBareProcess(world: World): Promise<number> {
   const server = world.startBare()
   const client = world.startBare()
-  await client.call('connect', await server.call('listen', null))
+  await client.call('connect', await server.call('listen'))
   const bytes = await sample(client.pid)
   await Promise.all([server.stop(), client.stop()])
   return bytes

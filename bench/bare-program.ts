@@ -19,7 +19,7 @@ let client: WebSocket | undefined
 
 export type BareCommands = typeof handlers
 const handlers = {
-  async listen(_: null) {
+  async listen() {
     http.listen(0, '127.0.0.1', 10_000)
     await once(http, 'listening')
     return `ws://127.0.0.1:${(http.address() as AddressInfo).port}/`
@@ -28,7 +28,7 @@ const handlers = {
     client = new WebSocket(url, { perMessageDeflate: false })
     await once(client, 'open')
   },
-  memory: (_: null) => collectedMemory(),
+  memory: () => collectedMemory(),
 }
 
 serveCommands(handlers, async () => client?.terminate())

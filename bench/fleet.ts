@@ -29,13 +29,13 @@ export async function benchFleet(
   const swarms = await makeSwarms(world, agents)
   await world.restartServer('stop', 0)
   await pingPong(world, swarms[0]!)
-  const before = await world.server.child.call('memory', null)
+  const before = await world.server.child.call('memory')
   await connectAll(world, swarms)
   const measures: Measure[] = []
   if (only.has('memory')) {
     // Two heartbeats of each, so that what a living session needs is there.
     await pause(20_000)
-    const after = await world.server.child.call('memory', null)
+    const after = await world.server.child.call('memory')
     measures.push(memoryLine(agents, before, after, bare))
   }
   if (only.has('reconnect')) measures.push(await benchReconnect(world, swarms, agents, bare.connectMs))
@@ -49,7 +49,7 @@ async function benchReconnect(
   agents: number,
   bareMs: number,
 ): Promise<Measure> {
-  await Promise.all(swarms.map((swarm) => swarm.child.call('forgetWelcomes', null)))
+  await Promise.all(swarms.map((swarm) => swarm.child.call('forgetWelcomes')))
   await world.restartServer('SIGKILL', AWAY_MS)
   const times = await Promise.all(
     swarms.map((swarm) =>
@@ -95,15 +95,15 @@ interface Bare {
 async function benchBare(world: World, agents: number): Promise<Bare> {
   const server = world.startBare()
   const clients = Array.from({ length: SWARMS }, () => world.startSwarm())
-  const url = await server.call('listen', null)
+  const url = await server.call('listen')
   await clients[0]!.call('connectBare', { url, count: WARM_UP })
-  await clients[0]!.call('disconnectBare', null)
-  const before = await server.call('memory', null)
+  await clients[0]!.call('disconnectBare')
+  const before = await server.call('memory')
   const times = await Promise.all(
     clients.map((client) => client.call('connectBare', { url, count: agents / SWARMS })),
   )
   await pause(2000)
-  const after = await server.call('memory', null)
+  const after = await server.call('memory')
   await Promise.all([server, ...clients].map((child) => child.stop()))
   return { before, after, connectMs: Math.max(...times) }
 }
@@ -130,7 +130,7 @@ async function pingPong(world: World, swarm: Swarm): Promise<void> {
       identities,
       perSecond: CONNECTS_PER_SECOND,
     })
-    await swarm.child.call('disconnect', null)
+    await swarm.child.call('disconnect')
   }
 }
 

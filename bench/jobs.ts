@@ -36,7 +36,7 @@ export async function benchJobs(
   if (options.only.has('pickup')) {
     await connect()
     measures.push(...(await benchPickup(world, swarm, installs, options.pickups)))
-    await swarm.call('disconnect', null)
+    await swarm.call('disconnect')
   }
   if (options.only.has('throughput'))
     measures.push(await benchThroughput(world, swarm, connect, { app, installs, seconds: options.seconds }))
@@ -51,7 +51,7 @@ async function benchPickup(
   pickups: number,
 ): Promise<Measure[]> {
   const bare = world.startBare()
-  const bareUrl = await bare.call('listen', null)
+  const bareUrl = await bare.call('listen')
   const commits: number[] = []
   const trips: number[] = []
   const latencies: number[] = []
@@ -59,13 +59,13 @@ async function benchPickup(
   for (let at = 0; at < ROUNDS; at++) {
     commits.push(...(await commitTimes(world, 150)))
     trips.push(...(await roundTrips(bareUrl, 150)))
-    let { total } = await swarm.call('settled', null)
+    let { total } = await swarm.call('settled')
     for (let i = 0; i < deploys; i++) {
       await world.client.call('deploys.create', { params: { ref: installs[i % installs.length]! }, body: {} })
       await swarm.call('waitSettled', (total += 2))
     }
     latencies.push(
-      ...pairUp(await world.server.child.call('stamps', null), await swarm.call('assigned', null)),
+      ...pairUp(await world.server.child.call('stamps'), await swarm.call('assigned')),
     )
   }
   await bare.stop()
@@ -123,14 +123,14 @@ async function benchThroughput(
   const { child } = world.server
   for (let at = 0; at < ROUNDS; at++) {
     // Enough that neither kind runs out during the window; what is left over is there for the next round.
-    await child.call('queueBuilds', { app, component: 'web', count: 600 * seconds })
-    await child.call('queueRuns', { installs, each: 6 * seconds })
+    await child.call('queueBuilds', { app, component: 'web', count: 150 * seconds })
+    await child.call('queueRuns', { installs, each: 2 * seconds })
     await connect()
     await pause(1500)
-    const before = await swarm.call('settled', null)
+    const before = await swarm.call('settled')
     await pause(seconds * 1000)
-    const after = await swarm.call('settled', null)
-    await swarm.call('disconnect', null)
+    const after = await swarm.call('settled')
+    await swarm.call('disconnect')
     rates.push((after.total - before.total) / ((after.at - before.at) / 1000))
     for (const [kind, count] of Object.entries(after.kinds))
       kinds[kind] = (kinds[kind] ?? 0) + count - (before.kinds[kind] ?? 0)

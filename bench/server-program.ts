@@ -15,7 +15,7 @@ let server: Server | undefined
 
 export type ServerCommands = typeof handlers
 const handlers = {
-  async start(_: null) {
+  async start() {
     server = await startServer(config, log)
     const at = monotonicMs()
     const { serverId, pool } = server.context
@@ -27,8 +27,8 @@ const handlers = {
     for (const pool of pools)
       running().context.hub.on(`pool:${pool}`, () => stamps.push({ pool, at: monotonicMs() }))
   },
-  stamps: (_: null) => stamps.splice(0),
-  memory: (_: null) => collectedMemory(),
+  stamps: () => stamps.splice(0),
+  memory: () => collectedMemory(),
   async queueBuilds({
     app,
     component,

@@ -48,10 +48,10 @@ const handlers = {
       'all agents are welcomed',
     )
   },
-  async disconnect(_: null) {
+  async disconnect() {
     await Promise.all(channels.splice(0).map((channel) => channel.stop()))
   },
-  forgetWelcomes(_: null) {
+  forgetWelcomes() {
     welcomes = []
   },
   /** When the last of `count` agents was welcomed, and when half of them were. */
@@ -62,8 +62,8 @@ const handlers = {
   async waitSettled(count: number) {
     await until(() => settledCount >= count, 30_000, `${count} jobs are settled`)
   },
-  settled: (_: null) => ({ at: monotonicMs(), total: settledCount, kinds: { ...settled } }),
-  assigned: (_: null) => assigned.splice(0),
+  settled: () => ({ at: monotonicMs(), total: settledCount, kinds: { ...settled } }),
+  assigned: () => assigned.splice(0),
   /** Plain WebSockets, all dialled at once; answers how long it took until the last was open. */
   async connectBare({ url, count }: { url: string; count: number }) {
     const began = monotonicMs()
@@ -76,7 +76,7 @@ const handlers = {
     )
     return monotonicMs() - began
   },
-  async disconnectBare(_: null) {
+  async disconnectBare() {
     for (const ws of bare.splice(0)) ws.terminate()
   },
 }

@@ -52,7 +52,7 @@ export async function openWorld(dist: string, dir: string, profileDir: string | 
       '--expose-gc',
       ...(profileDir ? ['--cpu-prof', `--cpu-prof-dir=${profileDir}`] : []),
     ])
-    return { child, started: await child.call('start', null) }
+    return { child, started: await child.call('start') }
   }
   try {
     const { child, started } = await startServer(0)
