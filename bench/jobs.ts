@@ -10,6 +10,7 @@ const INSTALLS = 50
 const INSTALL_SLOTS = 4
 const BUILD_AGENTS = 4
 const BUILD_SLOTS = 8
+const COMPONENTS = ['web', 'api', 'jobs', 'cache']
 const ROUNDS = 3
 
 /** Goals 1 and 2 share a fleet: fifty installs with their agents, and four build agents. */
@@ -18,7 +19,11 @@ export async function benchJobs(
   options: { pickups: number; seconds: number; only: ReadonlySet<string> },
 ): Promise<Measure[]> {
   await prepareRows(world)
-  const app = await seedApp(world.db, 'bench', [{ name: 'web', config: {} }])
+  const app = await seedApp(
+    world.db,
+    'bench',
+    COMPONENTS.map((name) => ({ name, config: {} })),
+  )
   const installs = await seedInstalls(world.db, app, 'install', INSTALLS)
   const swarm = world.startSwarm()
   const publicKeys = await swarm.call('makeKeys', INSTALLS + BUILD_AGENTS)
@@ -61,12 +66,13 @@ async function benchPickup(
     trips.push(...(await roundTrips(bareUrl, 150)))
     let { total } = await swarm.call('settled')
     for (let i = 0; i < deploys; i++) {
-      await world.client.call('deploys.create', { params: { ref: installs[i % installs.length]! }, body: {} })
+      await world.client.call('deploys.create', {
+        params: { ref: installs[i % installs.length]! },
+        body: { components: ['web'] },
+      })
       await swarm.call('waitSettled', (total += 2))
     }
-    latencies.push(
-      ...pairUp(await world.server.child.call('stamps'), await swarm.call('assigned')),
-    )
+    latencies.push(...pairUp(await world.server.child.call('stamps'), await swarm.call('assigned')))
   }
   await bare.stop()
   const line = (name: string, q: number, goal: Measure['goal'], note: string): Measure => {
@@ -123,7 +129,7 @@ async function benchThroughput(
   const { child } = world.server
   for (let at = 0; at < ROUNDS; at++) {
     // Enough that neither kind runs out during the window; what is left over is there for the next round.
-    await child.call('queueBuilds', { app, component: 'web', count: 150 * seconds })
+    await child.call('queueBuilds', { app, component: 'web', count: 400 * seconds })
     await child.call('queueRuns', { installs, each: 2 * seconds })
     await connect()
     await pause(1500)
@@ -145,6 +151,6 @@ async function benchThroughput(
     value: median(rates) / median(baselines),
     unit: ' of it',
     goal: { least: 0.25 },
-    note: `queued → claimed → sent → accepted, started, finished with a signed report → stored and audited; ${mix.join(', ')}; ${INSTALLS} install agents × ${INSTALL_SLOTS} slots and ${BUILD_AGENTS} build agents × ${BUILD_SLOTS} (real channel, jobs that end at once) in one process beside the server`,
+    note: `queued → claimed → sent → accepted, started, finished with a signed report → stored and audited; ${mix.join(', ')}; runs of ${COMPONENTS.length} components; ${INSTALLS} install agents × ${INSTALL_SLOTS} slots and ${BUILD_AGENTS} build agents × ${BUILD_SLOTS} (real channel, jobs that end at once) in one process beside the server`,
   }
 }

@@ -58,7 +58,7 @@ const handlers = {
               context,
               tx,
               install,
-              (app) => ({ kind: 'deploy', components: [app.components[0]!.name] }),
+              (app) => ({ kind: 'deploy', components: app.components.map((c) => c.name) }),
               caller,
             ),
           ),

@@ -35,10 +35,13 @@ type Phase =
 
 const HANDSHAKE_MS = 15_000
 
-/** One agent's connection, from the first byte to the last. Frames are handled one after the other, in their order. */
+/**
+ * One agent's connection, from the first byte to the last. Frames are handled one after the other, in their order;
+ * those about different jobs do not wait for each other.
+ */
 export function serveConnection(context: Context, sessions: Sessions, socket: WebSocket): void {
   let phase: Phase = { at: 'opening' }
-  let work: Promise<void> = Promise.resolve()
+  const lanes = new Map<string, Promise<void>>()
   let queued = 0
   const patience = setTimeout(() => reject('out_of_order', 'no handshake in time'), HANDSHAKE_MS)
 
@@ -65,7 +68,13 @@ export function serveConnection(context: Context, sessions: Sessions, socket: We
     const frame = parseFrame(data)
     if (!frame) return reject('bad_frame', 'this is no frame of the agent channel')
     if (++queued > 10_000) return reject('busy', 'too many frames are waiting')
-    work = work.then(() => take(frame)).finally(() => queued--)
+    const lane = phase.at === 'ready' ? laneOf(frame) : ''
+    const work = (lanes.get(lane) ?? Promise.resolve()).then(() => take(frame))
+    lanes.set(lane, work)
+    void work.finally(() => {
+      queued -= 1
+      if (lanes.get(lane) === work) lanes.delete(lane)
+    })
   })
 
   async function take(frame: AgentFrame): Promise<void> {
@@ -116,7 +125,7 @@ export function serveConnection(context: Context, sessions: Sessions, socket: We
       send,
       reject,
       sinks: new Map(),
-      dispatcher: createDispatcher(context, opened.session, given.agentId, hello.slots, send),
+      dispatcher: createDispatcher(context, sessions.desk, opened.session, given.agentId, hello.slots, send),
     }
     phase = { at: 'ready', session }
     sessions.add(session)
@@ -143,6 +152,21 @@ export function serveConnection(context: Context, sessions: Sessions, socket: We
     const sink = phase.session.sinks.get(frame.stream)
     if (sink && !sink.write(frame.offset, frame.payload))
       reject('out_of_order', 'log bytes are missing in between')
+  }
+}
+
+/** What a job does is told in order; everything else about an agent shares one lane. */
+function laneOf(frame: AgentFrame): string {
+  switch (frame.type) {
+    case 'job.accepted':
+    case 'job.refused':
+    case 'job.started':
+    case 'job.progress':
+      return frame.jobId
+    case 'job.finished':
+      return frame.report.jobId
+    default:
+      return ''
   }
 }
 

@@ -1,10 +1,12 @@
 import type { Context } from '../context.ts'
 import { extendLeases } from '../store/jobs.ts'
 import { controlAgent } from './control.ts'
+import { createJobDesk, type JobDesk } from './job-desk.ts'
 import type { Session } from './session.ts'
 
 /** The agents that are connected to this process, and what is done for all of them at once. */
 export interface Sessions {
+  readonly desk: JobDesk
   add(session: Session): void
   remove(session: Session): Promise<void>
   /** A heartbeat arrived: its leases are renewed with everybody else's at the next flush. */
@@ -23,6 +25,7 @@ export function createSessions(context: Context): Sessions {
   const touched = new Map<string, { hasJobs: boolean; dropped: number }>()
 
   const sessions: Sessions = {
+    desk: createJobDesk(context),
     add(session) {
       const earlier = byAgent.get(session.agentId)
       const off = [

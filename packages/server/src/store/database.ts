@@ -1,8 +1,7 @@
-import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
-import type { Database } from './schema.ts'
+import { dbOn, type Db } from './statements.ts'
 
-export type Db = Kysely<Database>
+export type { Db } from './statements.ts'
 
 const TIMESTAMPTZ = 1184
 const INT8 = 20
@@ -21,6 +20,8 @@ export function openPool(url: string, max: number, onError: (error: Error) => vo
     connectionString: url,
     max,
     types,
+    // Statements are sent without waiting for the answer to the one before: `begin` and `commit` cost no round trip.
+    ...{ pipeline: true },
     application_name: 'tenon-server',
     connectionTimeoutMillis: 5_000,
     idleTimeoutMillis: 60_000,
@@ -31,7 +32,7 @@ export function openPool(url: string, max: number, onError: (error: Error) => vo
 }
 
 export function openDb(pool: pg.Pool): Db {
-  return new Kysely<Database>({ dialect: new PostgresDialect({ pool }) })
+  return dbOn(pool)
 }
 
 /** Whether an error means that the database is away, rather than that the statement is wrong. */

@@ -14,38 +14,96 @@ export interface ClaimedJob {
 type ClaimedRow = {
   id: string
   fence: number
+  agent_id: string
   install_id: string | null
   manifest: string
   manifest_key_id: string
   manifest_signature: string
   manifest_digest: string
-  created_at: string
 }
 
-/** The queue: the oldest jobs of a pool that nobody else is taking right now become this agent's, under a lease. */
-export async function claimJobs(
-  context: Context,
-  agent: { id: string; pool: string },
-  limit: number,
-): Promise<ClaimedJob[]> {
-  return transact(context, async (tx) => {
+/** An agent with free slots. */
+export interface Claim {
+  agentId: string
+  pool: string
+  limit: number
+}
+
+/**
+ * The queue: the oldest jobs of a pool that nobody else is taking right now become an agent's, under a lease. One
+ * statement serves all claims; agents of the same pool take turns.
+ */
+export async function claimJobs(context: Context, claims: readonly Claim[]): Promise<ClaimedJob[][]> {
+  const seats = seatsOf(claims)
+  const claimed = new Map<string, ClaimedJob[]>(claims.map(({ agentId }) => [agentId, []]))
+  await transact(context, async (tx) => {
     const { rows } = await sql<ClaimedRow>`
-      update job set status = 'assigned', agent_id = ${agent.id}, assigned_at = ${tx.at},
+      update job set status = 'assigned', agent_id = picked.agents[picked.n], assigned_at = ${tx.at},
         lease_until = ${isoNow(context, context.config.leaseSeconds)}
-      where id in (
-        select id from job where pool = ${agent.pool} and status = 'queued'
-        order by id limit ${limit} for update skip locked)
-      returning id, fence, install_id, manifest, manifest_key_id, manifest_signature, manifest_digest, created_at`.execute(
+      from (
+        select oldest.id, oldest.n, seats.agents
+        from (
+          select pool, string_to_array(agents, ' ') as agents
+          from unnest(${seats.map((s) => s.pool)}::text[], ${seats.map((s) => s.agents.join(' '))}::text[]) as s(pool, agents)
+        ) as seats cross join lateral (
+          select id, row_number() over (order by id) as n from (
+            select id from job where pool = seats.pool and status = 'queued'
+            order by id limit cardinality(seats.agents) for update skip locked
+          ) as free
+        ) as oldest
+      ) as picked
+      where job.id = picked.id
+      returning job.id, fence, agent_id, install_id, manifest, manifest_key_id, manifest_signature, manifest_digest`.execute(
       tx.db,
     )
-    const claimed: ClaimedJob[] = []
     for (const row of rows.toSorted((a, b) => (a.id < b.id ? -1 : 1)))
-      claimed.push(await claim(context, tx, agent.id, row))
-    return claimed
+      claimed.get(row.agent_id)!.push(await claim(context, tx, row))
+  })
+  // Two claims of one agent are an old session and its successor: the later one gets the jobs.
+  return claims.map(({ agentId }, index) =>
+    claims.findLastIndex((c) => c.agentId === agentId) === index ? claimed.get(agentId)! : [],
+  )
+}
+
+/** Per pool, which agent gets the first, the second, … job. Pure. */
+export function seatsOf(claims: readonly Claim[]): { pool: string; agents: string[] }[] {
+  const pools = new Map<string, Claim[]>()
+  for (const claim of claims) pools.set(claim.pool, [...(pools.get(claim.pool) ?? []), claim])
+  return [...pools].map(([pool, here]) => {
+    const agents: string[] = []
+    for (let turn = 0; turn < Math.max(...here.map((c) => c.limit)); turn++)
+      for (const { agentId, limit } of here) if (turn < limit) agents.push(agentId)
+    return { pool, agents }
   })
 }
 
-async function claim(context: Context, tx: Tx, agentId: string, row: ClaimedRow): Promise<ClaimedJob> {
+/** An agent's word that a job of its runs. */
+export interface Started {
+  agentId: string
+  jobId: string
+  fence: number
+  at: string
+  confinement: string
+}
+
+export async function startJobs(context: Context, started: readonly Started[]): Promise<void[]> {
+  const column = <K extends keyof Started>(name: K) => started.map((s) => s[name])
+  const { rows } = await sql<{ run_id: string | null }>`
+    with running as (
+      update job set status = 'running', started_at = s.at, confinement = s.confinement
+      from unnest(${column('jobId')}::text[], ${column('agentId')}::text[], ${column('fence')}::int[],
+        ${column('at')}::timestamptz[], ${column('confinement')}::text[]) as s(id, agent_id, fence, at, confinement)
+      where job.id = s.id and job.agent_id = s.agent_id and job.fence = s.fence and job.status in ('assigned', 'lost')
+      returning job.run_id, job.build_id
+    ), building as (
+      update build set status = 'running' from running where build.id = running.build_id and build.status = 'queued'
+    )
+    select run_id from running where run_id is not null`.execute(context.db)
+  context.hub.nudge(rows.map((row) => `run:${row.run_id}`))
+  return started.map(() => undefined)
+}
+
+async function claim(context: Context, tx: Tx, row: ClaimedRow): Promise<ClaimedJob> {
   const fresh = await freshlySigned(context, tx, row)
   tx.audit(chainOf(row.install_id), {
     actor: { type: 'server', id: context.serverId },
@@ -53,7 +111,7 @@ async function claim(context: Context, tx: Tx, agentId: string, row: ClaimedRow)
     subject: { type: 'job', id: row.id },
     outcome: 'ok',
     manifestDigest: fresh.manifest_digest,
-    details: { agentId, fence: row.fence },
+    details: { agentId: row.agent_id, fence: row.fence },
   })
   return {
     id: row.id,
