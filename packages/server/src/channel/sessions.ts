@@ -1,8 +1,11 @@
 import type { Context } from '../context.ts'
 import { extendLeases } from '../store/jobs.ts'
-import { controlAgent } from './control.ts'
+import { createBatcher } from '../store/batch.ts'
+import { controlAgents } from './control.ts'
 import { createJobDesk, type JobDesk } from './job-desk.ts'
 import type { Session } from './session.ts'
+
+const CONTROL_BATCH = 500
 
 /** The agents that are connected to this process, and what is done for all of them at once. */
 export interface Sessions {
@@ -23,6 +26,11 @@ export interface Sessions {
 export function createSessions(context: Context): Sessions {
   const byAgent = new Map<string, { session: Session; off: (() => void)[] }>()
   const touched = new Map<string, { hasJobs: boolean; dropped: number }>()
+
+  const control = createBatcher<Session, void>(CONTROL_BATCH, async (some) => {
+    await controlAgents(context, some)
+    return some.map(() => undefined)
+  })
 
   const sessions: Sessions = {
     desk: createJobDesk(context),
@@ -57,7 +65,7 @@ export function createSessions(context: Context): Sessions {
     },
     control(agentId) {
       const held = byAgent.get(agentId)
-      if (held) void controlAgent(context, held.session)
+      if (held) void control(held.session)
     },
     pools() {
       const pools = new Map<string, Session[]>()

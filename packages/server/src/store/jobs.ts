@@ -1,4 +1,4 @@
-import type { KnownJob, SignedDocument } from '@tenon/core'
+import { entryParts, SERVER_CHAIN, type KnownJob, type SignedDocument } from '@tenon/core'
 import { sql } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
 import { chainOf } from '../operations/audit-chains.ts'
@@ -15,11 +15,12 @@ type ClaimedRow = {
   id: string
   fence: number
   agent_id: string
-  install_id: string | null
   manifest: string
   manifest_key_id: string
   manifest_signature: string
   manifest_digest: string
+  /** Not claimed: its manifest must be signed again first. */
+  stale: boolean
 }
 
 /** An agent with free slots. */
@@ -31,38 +32,96 @@ export interface Claim {
 
 /**
  * The queue: the oldest jobs of a pool that nobody else is taking right now become an agent's, under a lease. One
- * statement serves all claims; agents of the same pool take turns.
+ * statement serves all claims and writes their audit entries, so that it costs one round trip and one commit.
  */
 export async function claimJobs(context: Context, claims: readonly Claim[]): Promise<ClaimedJob[][]> {
-  const seats = seatsOf(claims)
-  const claimed = new Map<string, ClaimedJob[]>(claims.map(({ agentId }) => [agentId, []]))
-  await transact(context, async (tx) => {
-    const { rows } = await sql<ClaimedRow>`
-      update job set status = 'assigned', agent_id = picked.agents[picked.n], assigned_at = ${tx.at},
-        lease_until = ${isoNow(context, context.config.leaseSeconds)}
-      from (
-        select oldest.id, oldest.n, seats.agents
-        from (
-          select pool, string_to_array(agents, ' ') as agents
-          from unnest(${seats.map((s) => s.pool)}::text[], ${seats.map((s) => s.agents.join(' '))}::text[]) as s(pool, agents)
-        ) as seats cross join lateral (
-          select id, row_number() over (order by id) as n from (
-            select id from job where pool = seats.pool and status = 'queued'
-            order by id limit cardinality(seats.agents) for update skip locked
-          ) as free
-        ) as oldest
-      ) as picked
-      where job.id = picked.id
-      returning job.id, fence, agent_id, install_id, manifest, manifest_key_id, manifest_signature, manifest_digest`.execute(
-      tx.db,
-    )
-    for (const row of rows.toSorted((a, b) => (a.id < b.id ? -1 : 1)))
-      claimed.get(row.agent_id)!.push(await claim(context, tx, row))
-  })
+  const claimed = await claimFresh(context, claims)
+  const stale = claimed.filter((row) => row.stale).map((row) => row.id)
+  if (stale.length > 0) {
+    await signStaleAgain(context, stale)
+    claimed.push(...(await claimFresh(context, remaining(claims, claimed))))
+  }
+  const jobs = new Map<string, ClaimedJob[]>(claims.map(({ agentId }) => [agentId, []]))
+  for (const row of claimed.filter((row) => !row.stale).toSorted((a, b) => (a.id < b.id ? -1 : 1))) {
+    const document = { text: row.manifest, keyId: row.manifest_key_id, signature: row.manifest_signature }
+    jobs.get(row.agent_id)!.push({ id: row.id, fence: row.fence, document })
+  }
   // Two claims of one agent are an old session and its successor: the later one gets the jobs.
   return claims.map(({ agentId }, index) =>
-    claims.findLastIndex((c) => c.agentId === agentId) === index ? claimed.get(agentId)! : [],
+    claims.findLastIndex((c) => c.agentId === agentId) === index ? jobs.get(agentId)! : [],
   )
+}
+
+function remaining(claims: readonly Claim[], claimed: readonly ClaimedRow[]): Claim[] {
+  return claims.map((claim) => ({
+    ...claim,
+    limit: claim.limit - claimed.filter((row) => row.agent_id === claim.agentId).length,
+  }))
+}
+
+async function claimFresh(context: Context, claims: readonly Claim[]): Promise<ClaimedRow[]> {
+  return (await claimStatement(context, claims, isoNow(context)).execute(context.db)).rows
+}
+
+/** Agents of one pool take turns. A job whose manifest has little time left, or an old key, is left for `signStaleAgain`. */
+function claimStatement(context: Context, claims: readonly Claim[], at: string) {
+  const seats = seatsOf(claims)
+  const entry = assignedEntry(context, at)
+  const fill = (template: string) => sql`
+    replace(replace(replace(replace(replace(${template}, '@chain', coalesce(install_id, ${SERVER_CHAIN})), '@job', id),
+      '@agent', agent_id), '@digest', manifest_digest), '"@fence"', fence::text)`
+  return sql<ClaimedRow>`
+    with seats as materialized (
+      select pool, string_to_array(agents, ' ') as agents
+      from unnest(${seats.map((s) => s.pool)}::text[], ${seats.map((s) => s.agents.join(' '))}::text[]) as s(pool, agents)
+    ), picked as materialized (
+      select oldest.id, seats.agents[oldest.n] as agent_id, oldest.fresh from seats cross join lateral (
+        select id, fresh, row_number() over (order by id) as n from (
+          select id, manifest_key_id = ${context.keys.current().keyId}
+            and (manifest::jsonb ->> 'issuedAt')::timestamptz > ${freshSince(context)} as fresh
+          from job where pool = seats.pool and status = 'queued'
+          order by id limit cardinality(seats.agents) for update skip locked
+        ) as free
+      ) as oldest
+    ), claimed as (
+      update job set status = 'assigned', agent_id = picked.agent_id, assigned_at = ${at},
+        lease_until = ${isoNow(context, context.config.leaseSeconds)}
+      from picked where job.id = picked.id and picked.fresh
+      returning job.id, fence, job.agent_id, install_id, manifest, manifest_key_id, manifest_signature, manifest_digest
+    ), entries as (
+      select id, install_id as chain, ${fill(entry.before)} as before, ${fill(entry.after)} as after from claimed
+    ), pending as (
+      insert into audit_pending (before, after) select before, after from entries where chain is null order by id
+    ), appended as (
+      select heads.seq from (
+        select chain, array_agg(before order by id) as before, array_agg(after order by id) as after
+        from entries where chain is not null group by chain order by chain
+      ) as chains cross join lateral audit_append(chain, before, after) as heads
+    )
+    select claimed.*, false as stale from claimed cross join (select count(*) from appended) as written
+    union all
+    select id, 0, '', null, '', '', '', '', true from picked where not fresh`
+}
+
+/** The audit entry of an assignment, with marks where the statement puts in what it picked: ids and digests only. */
+function assignedEntry(context: Context, at: string): { before: string; after: string } {
+  return entryParts(
+    '@chain',
+    {
+      actor: { type: 'server', id: context.serverId },
+      action: 'job.assigned',
+      subject: { type: 'job', id: '@job' },
+      outcome: 'ok',
+      manifestDigest: '@digest',
+      details: { agentId: '@agent', fence: '@fence' },
+    },
+    at,
+  )
+}
+
+/** What was queued before this may have too little time left to be run. */
+function freshSince(context: Context): string {
+  return isoNow(context, -context.config.manifestTtlSeconds / 2)
 }
 
 /** Per pool, which agent gets the first, the second, … job. Pure. */
@@ -103,32 +162,18 @@ export async function startJobs(context: Context, started: readonly Started[]): 
   return started.map(() => undefined)
 }
 
-async function claim(context: Context, tx: Tx, row: ClaimedRow): Promise<ClaimedJob> {
-  const fresh = await freshlySigned(context, tx, row)
-  tx.audit(chainOf(row.install_id), {
-    actor: { type: 'server', id: context.serverId },
-    action: 'job.assigned',
-    subject: { type: 'job', id: row.id },
-    outcome: 'ok',
-    manifestDigest: fresh.manifest_digest,
-    details: { agentId: row.agent_id, fence: row.fence },
-  })
-  return {
-    id: row.id,
-    fence: row.fence,
-    document: { text: fresh.manifest, keyId: fresh.manifest_key_id, signature: fresh.manifest_signature },
-  }
-}
-
 /** A job that waited for long, or across a change of keys, leaves with a manifest that has time left. */
-async function freshlySigned(context: Context, tx: Tx, row: ClaimedRow) {
-  const { issuedAt } = JSON.parse(row.manifest) as { issuedAt: string }
-  const age = context.now() - Date.parse(issuedAt)
-  const halfLife = (context.config.manifestTtlSeconds * 1000) / 2
-  if (age < halfLife && row.manifest_key_id === context.keys.current().keyId) return row
-  const signed = await signAgain(context, tx, row.id, row.fence)
-  await tx.db.updateTable('job').set(signed).where('id', '=', row.id).execute()
-  return signed
+async function signStaleAgain(context: Context, jobIds: string[]): Promise<void> {
+  await transact(context, async (tx) => {
+    const { rows } = await sql<{ id: string; fence: number }>`
+      select id, fence from job where id = any(${jobIds}) and status = 'queued' order by id for update`.execute(
+      tx.db,
+    )
+    for (const { id, fence } of rows) {
+      const signed = await signAgain(context, tx, id, fence)
+      await tx.db.updateTable('job').set(signed).where('id', '=', id).execute()
+    }
+  })
 }
 
 /** What the server believes about the jobs that an agent holds, and about those that the agent names. */
