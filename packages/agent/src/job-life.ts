@@ -10,11 +10,13 @@ import { buildJobSpec, type JobSpecSettings } from './job-spec.ts'
 import type { Journal } from './journal.ts'
 import type { JobRecord, JournalEntry, JournalState } from './journal-state.ts'
 import type { LogShipper } from './log-shipper.ts'
+import { pause } from './pause.ts'
 import { RuntimeError, type JobExit, type JobHandle, type Runtime } from './runtime/runtime.ts'
 import type { Slots } from './slots.ts'
 
 /** setTimeout takes no more. */
 const MAX_TIMER_MS = 2_147_483_647
+const ASK_AGAIN_MS = 1000
 
 export interface JobLifeContext {
   agentId: string
@@ -44,7 +46,6 @@ export class JobLife {
   readonly #left = new AbortController()
   readonly #canceled = new AbortController()
   #handle: JobHandle | undefined
-  #toldStarted = false
 
   constructor(context: JobLifeContext, record: JobRecord, manifest: JobManifest) {
     this.#context = context
@@ -84,22 +85,20 @@ export class JobLife {
     if (this.record.finished || this.record.cancelRequested) return
     await this.#context.journal.append({ type: 'cancel', ...this.id })
     this.#canceled.abort()
-    if (this.#handle) await this.#stop('canceled')
+    if (this.#handle) this.#stopSoon('canceled')
   }
 
   /** What `hello` is about to tell. */
   inventoried(): { jobId: string; fence: number; state: ReturnType<typeof heldState> } {
-    const state = heldState(this.record)
-    this.#toldStarted = state !== 'accepted'
-    return { ...this.id, state }
+    return { ...this.id, state: heldState(this.record) }
   }
 
-  /** The start may have come between `hello` and `welcome`. */
+  /** Told in each session: the one before may have been cut before the server heard it. */
   tellStarted(): void {
     const { startedAt, finished } = this.record
-    if (this.#toldStarted || finished || startedAt === null || !this.#handle) return
+    if (finished || startedAt === null || !this.#handle) return
     const { confinement } = this.#handle
-    this.#toldStarted = this.#context.send({ type: 'job.started', ...this.id, at: startedAt, confinement })
+    this.#context.send({ type: 'job.started', ...this.id, at: startedAt, confinement })
   }
 
   async #toItsEnd(how: Recovery): Promise<JobEnd | undefined> {
@@ -111,15 +110,23 @@ export class JobLife {
     shipper.add(jobId, fence, this.record.logAcked)
     if (this.#canceled.signal.aborted) this.#stopSoon('canceled')
     const deadline = this.#handle.state === 'running' ? this.#watchDeadline() : undefined
-    try {
-      const exit = await runtime.wait(jobId, this.#left.signal)
-      return decideOutcome(exit, this.record.result)
-    } catch (error) {
-      if (this.#left.signal.aborted) return undefined
-      return decideOutcome(gone(messageOf(error)), this.record.result)
-    } finally {
-      clearTimeout(deadline?.timer)
+    const exit = await this.#insist(() => runtime.wait(jobId, this.#left.signal))
+    clearTimeout(deadline?.timer)
+    return exit && decideOutcome(exit, this.record.result)
+  }
+
+  /** A runtime that fails to answer says nothing about the job: only asking again does. */
+  async #insist<T>(ask: () => Promise<T>): Promise<T | undefined> {
+    while (!this.#left.signal.aborted) {
+      try {
+        return await ask()
+      } catch (error) {
+        if (this.#left.signal.aborted) return undefined
+        this.#log.error({ err: error }, 'the runtime does not tell about the job; it is asked again')
+        await pause(ASK_AGAIN_MS, this.#left.signal)
+      }
     }
+    return undefined
   }
 
   async #start(): Promise<JobEnd | undefined> {
@@ -142,12 +149,12 @@ export class JobLife {
 
   async #attach(): Promise<JobEnd | undefined> {
     const { runtime, events } = this.#context
-    const handle = await runtime.attach(this.record.jobId)
+    const handle = await this.#insist(() => runtime.attach(this.record.jobId))
+    if (this.#left.signal.aborted) return undefined
     if (handle?.fence !== this.record.fence) {
       return decideOutcome(gone('Nothing of the job was left when the agent came back.'), null)
     }
     this.#handle = handle
-    this.#toldStarted = true
     await events.raise('agent.reattached', this.record.jobId, { fence: handle.fence, state: handle.state })
     return undefined
   }
@@ -166,13 +173,10 @@ export class JobLife {
   }
 
   #stopSoon(reason: 'canceled' | 'timeout'): void {
-    this.#stop(reason).catch((error: unknown) =>
-      this.#log.error({ err: error, reason }, 'the job could not be stopped'),
-    )
-  }
-
-  #stop(reason: 'canceled' | 'timeout'): Promise<void> {
-    return this.#context.runtime.stop(this.record.jobId, this.manifest.limits.graceSeconds, reason)
+    const { jobId } = this.record
+    this.#context.runtime
+      .stop(jobId, this.manifest.limits.graceSeconds, reason)
+      .catch((error: unknown) => this.#log.error({ err: error, reason }, 'the job could not be stopped'))
   }
 
   async #report(end: JobEnd): Promise<void> {

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import type { ManifestTarget, SignedDocument } from '@tenon/core'
 import type { AgentFrame } from '@tenon/protocol'
 import type { Logger } from 'pino'
@@ -20,6 +21,7 @@ export interface JobRunnerContext extends JobLifeContext {
   serverId: string
   target: ManifestTarget
   keys: () => ReadonlyMap<string, string>
+  skewMs: number
   /** Something that must not happen happened: the agent has to end and start anew. */
   onFatal: (error: unknown) => void
 }
@@ -32,6 +34,8 @@ interface Held {
   lived: Promise<void>
   sentAt: number | undefined
   settled: boolean
+  /** Set once the job is to leave no trace: from then on nothing is said about it. */
+  closing: Promise<void> | undefined
 }
 
 /** Every job of this agent, and what the server says about them. */
@@ -69,16 +73,17 @@ export class JobRunner {
   /** Goes on with what the agent's earlier life left: before the first session. */
   async recover(): Promise<void> {
     const { runtime, state, journal } = this.#context
+    setMaxListeners(0, this.#leaving.signal)
     const found = await runtime.list()
     for (const orphan of orphans(state.jobs, found)) {
-      await runtime.remove(orphan.jobId)
+      await this.#remove(orphan.jobId)
       await this.#events.raise('agent.swept', orphan.jobId, { fence: orphan.fence })
     }
     for (const record of state.jobs.values()) {
       const manifest = parseManifest(JSON.parse(record.document.text))
       if (!manifest) {
         this.#log.error({ jobId: record.jobId }, 'a job of the journal is not understood and is forgotten')
-        await runtime.remove(record.jobId)
+        await this.#remove(record.jobId)
         await journal.append({ type: 'closed', jobId: record.jobId, fence: record.fence })
         continue
       }
@@ -91,8 +96,8 @@ export class JobRunner {
   /** Accepts or refuses; an accepted job is on disk before the server hears of it. */
   async assign(document: SignedDocument): Promise<void> {
     if (this.#leaving.signal.aborted) return
-    const { keys, serverId, target, clock, state, journal, send } = this.#context
-    const check = { document, keys: keys(), serverId, target, nowMs: clock(), state }
+    const { keys, serverId, target, skewMs, clock, state, journal, send } = this.#context
+    const check = { document, keys: keys(), serverId, target, nowMs: clock(), skewMs, state }
     const verdict = decideAssign(check)
     if (verdict.type === 'refuse') return this.#refuse(verdict)
     if (verdict.type === 'again') {
@@ -126,7 +131,7 @@ export class JobRunner {
     if (!held || held.settled) return
     held.settled = true
     await this.#logShipped(held, SETTLED_LOG_WAIT_MS)
-    if (!this.#isHeld(held) || this.#leaving.signal.aborted || !held.settled) return
+    if (held.closing || this.#leaving.signal.aborted || !held.settled) return
     const dropped = this.#context.shipper.unshippedBytes(jobId)
     if (dropped > 0) await this.#countDropped(jobId, dropped)
     await this.#close(held)
@@ -163,7 +168,7 @@ export class JobRunner {
 
   #hold(life: JobLife, accepted: Promise<void>, how: Recovery): void {
     const lived = accepted.then(() => life.live(how))
-    const held: Held = { life, accepted, lived, sentAt: undefined, settled: false }
+    const held: Held = { life, accepted, lived, sentAt: undefined, settled: false, closing: undefined }
     this.#held.set(life.record.jobId, held)
     this.#settleInBackground(lived.then(() => this.#deliver(held)))
   }
@@ -171,16 +176,18 @@ export class JobRunner {
   /** A report follows its log, but does not wait for it for ever. */
   async #deliver(held: Held): Promise<void> {
     const { record } = held.life
-    if (!record.finished || !this.#isHeld(held)) return
+    if (!record.finished || held.closing) return
     await this.#logShipped(held, LOG_WAIT_MS)
-    if (this.#isHeld(held) && !this.#leaving.signal.aborted) this.#send(held)
+    if (!this.#leaving.signal.aborted) this.#send(held)
   }
 
   async #logShipped(held: Held, waitMs: number): Promise<void> {
     const waited = new AbortController()
-    const signal = AbortSignal.any([waited.signal, this.#leaving.signal])
-    await Promise.race([this.#context.shipper.shipped(held.life.record.jobId), pause(waitMs, signal)])
-    waited.abort()
+    const stop = () => waited.abort()
+    this.#leaving.signal.addEventListener('abort', stop)
+    await Promise.race([this.#context.shipper.shipped(held.life.record.jobId), pause(waitMs, waited.signal)])
+    this.#leaving.signal.removeEventListener('abort', stop)
+    stop()
   }
 
   async #countDropped(jobId: string, bytes: number): Promise<void> {
@@ -191,7 +198,7 @@ export class JobRunner {
 
   #send(held: Held): void {
     const { finished } = held.life.record
-    if (!finished || !this.#context.send({ type: 'job.finished', ...finished })) return
+    if (!finished || held.closing || !this.#context.send({ type: 'job.finished', ...finished })) return
     held.sentAt = this.#context.clock()
   }
 
@@ -200,22 +207,31 @@ export class JobRunner {
     const held = this.#held.get(jobId)
     if (!held) return
     held.life.leave()
-    // A start that is under way has to end first, or what it starts would stay.
-    await held.lived
     await this.#close(held)
   }
 
-  async #close(held: Held): Promise<void> {
-    const { shipper, runtime, journal } = this.#context
+  #close(held: Held): Promise<void> {
+    held.closing ??= this.#clear(held)
+    return held.closing
+  }
+
+  async #clear(held: Held): Promise<void> {
+    const { shipper, journal } = this.#context
     const { id } = held.life
+    // A start that is under way has to end first, or what it starts would stay.
+    await held.lived
     shipper.remove(id.jobId)
+    await this.#remove(id.jobId)
+    this.#held.delete(id.jobId)
+    journal.note({ type: 'closed', ...id })
+  }
+
+  async #remove(jobId: string): Promise<void> {
     try {
-      await runtime.remove(id.jobId)
+      await this.#context.runtime.remove(jobId)
     } catch (error) {
-      this.#log.error({ err: error, jobId: id.jobId }, 'a job was not removed; the next start sweeps it')
+      this.#log.error({ err: error, jobId }, 'a job was not removed; the next start sweeps it')
     }
-    if (this.#held.get(id.jobId) === held) this.#held.delete(id.jobId)
-    await journal.append({ type: 'closed', ...id })
   }
 
   #refuse(refusal: Extract<ReturnType<typeof decideAssign>, { type: 'refuse' }>): void {
@@ -229,10 +245,6 @@ export class JobRunner {
   #find(jobId: string, fence: number): Held | undefined {
     const held = this.#held.get(jobId)
     return held?.life.record.fence === fence ? held : undefined
-  }
-
-  #isHeld(held: Held): boolean {
-    return this.#held.get(held.life.record.jobId) === held
   }
 
   #settleInBackground(work: Promise<void>): void {

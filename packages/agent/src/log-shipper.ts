@@ -161,7 +161,7 @@ export class LogShipper {
         if (offset >= maxBytesPerJob) break
       }
     }
-    await this.#end(shipment, stream, offset)
+    if (!signal.aborted) await this.#end(shipment, stream, offset)
   }
 
   async #sendPart(shipment: Shipment, stream: Stream, offset: number, payload: Uint8Array): Promise<void> {

@@ -27,7 +27,7 @@ export interface Clock {
 }
 
 /** The machine and the installation that this program runs on. */
-export interface Host {
+interface Host {
   node: string
   nodeVersion: string
   home: string

@@ -32,8 +32,8 @@ export function createProgram(cli: Cli): Command {
     .configureOutput({
       writeOut: (text) => void stdout.write(text),
       writeErr: (text) => void stderr.write(text),
-      getOutHelpWidth: () => (stdout.isTTY ? (stdout.columns ?? 80) : 100),
-      getErrHelpWidth: () => (stderr.isTTY ? (stderr.columns ?? 80) : 100),
+      getOutHelpWidth: () => (stdout.isTTY ? stdout.columns || 80 : 100),
+      getErrHelpWidth: () => (stderr.isTTY ? stderr.columns || 80 : 100),
       getOutHasColors: () => false,
       getErrHasColors: () => false,
     })

@@ -14,6 +14,7 @@ import {
   type SealedEntry,
 } from './audit.ts'
 import { canonicalText, type Verify } from './canonical.ts'
+import type { Json } from './json.ts'
 
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 const AT = '2026-11-15T12:00:00.000Z'
@@ -60,6 +61,24 @@ describe('an audit chain', () => {
       expect(problemsOf(entries, first.head)).toEqual([])
     }
     expect(parseEntry(entries[3]!.body)).toMatchObject({ ...fact(3), seq: 4, prev: entries[2]!.hash })
+  })
+
+  it('is canonical JSON, entry by entry, whatever the facts are', () => {
+    const anyFact = fc.record({
+      actor: fc.record({ type: fc.constantFrom('user' as const, 'agent' as const), id: fc.string() }),
+      action: fc.string(),
+      subject: fc.record({ type: fc.string(), id: fc.string() }),
+      outcome: fc.constantFrom('ok' as const, 'refused' as const),
+      manifestDigest: fc.option(fc.string()),
+      details: fc.dictionary(fc.string(), fc.jsonValue() as fc.Arbitrary<Json>),
+    })
+    fc.assert(
+      fc.property(anyFact, (any) => {
+        const { body } = sealEntry(head, any, AT, sha256)
+        expect(canonicalText(JSON.parse(body))).toBe(body)
+        expect(parseEntry(body)).toMatchObject({ seq: LENGTH + 1, prev: head.hash, chain: 'ins_1', at: AT })
+      }),
+    )
   })
 
   it('shows any changed character, and names the entry', () => {

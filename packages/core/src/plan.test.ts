@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { App } from './app.ts'
-import { planRun, type Decision, type PlannedStep } from './plan.ts'
+import { planRun, type Decision, type InstallState, type PlannedStep } from './plan.ts'
 
 const NAMES = ['a', 'b', 'c', 'd', 'e', 'f']
 
@@ -29,6 +29,10 @@ const anyApp = fc
     return appOf(Object.fromEntries(reversed ? graph.toReversed() : graph))
   })
 const anyNames = fc.subarray(NAMES)
+const anyState: fc.Arbitrary<InstallState> = fc.record({
+  deployed: anyNames.map((names) => new Set(names)),
+  hasSandbox: fc.boolean(),
+})
 const anyDecision: fc.Arbitrary<Decision> = fc.oneof(
   fc.constant<Decision>({ kind: 'provision' }),
   fc.constant<Decision>({ kind: 'deprovision' }),
@@ -48,14 +52,12 @@ function waitsFor(steps: PlannedStep[], later: string, earlier: string): boolean
   return direct.includes(earlier) || direct.some((d) => waitsFor(steps, d, earlier))
 }
 
+const BARE: InstallState = { deployed: new Set(), hasSandbox: true }
 const keys = (steps: PlannedStep[]) => steps.map((s) => s.key)
 
 describe('planRun', () => {
   it('provisions the sandbox, waits for the agent, then syncs everything at once and deploys in order', () => {
-    const steps = planRun({ kind: 'provision' }, appOf({ web: ['db'], db: [] }), {
-      hasSandbox: true,
-      deployed: new Set(),
-    })
+    const steps = planRun({ kind: 'provision' }, appOf({ web: ['db'], db: [] }), BARE)
     expect(steps.map((s) => [s.key, s.dependsOn])).toEqual([
       ['sandbox', []],
       ['agent', ['sandbox']],
@@ -68,8 +70,8 @@ describe('planRun', () => {
 
   it('gives unique steps, each after all that it depends on, whatever is decided', () => {
     fc.assert(
-      fc.property(anyDecision, anyApp, anyNames, (decision, app, deployed) => {
-        const steps = planRun(decision, app, { hasSandbox: true, deployed: new Set(deployed) })
+      fc.property(anyDecision, anyApp, anyState, (decision, app, state) => {
+        const steps = planRun(decision, app, state)
         expect(new Set(keys(steps)).size).toBe(steps.length)
         for (const [i, { dependsOn }] of steps.entries()) {
           for (const d of dependsOn) expect(keys(steps.slice(0, i))).toContain(d)
@@ -80,8 +82,7 @@ describe('planRun', () => {
 
   it('is the same every time, also when the components are listed in another order', () => {
     fc.assert(
-      fc.property(anyDecision, anyApp, anyNames, (decision, app, deployed) => {
-        const state = { hasSandbox: true, deployed: new Set(deployed) }
+      fc.property(anyDecision, anyApp, anyState, (decision, app, state) => {
         const other = { ...app, components: app.components.toReversed() }
         expect(planRun(decision, other, state)).toEqual(planRun(decision, app, state))
       }),
@@ -91,7 +92,7 @@ describe('planRun', () => {
   it('lets a deploy wait for exactly those it needs, also through one that is not deployed now', () => {
     fc.assert(
       fc.property(anyApp, anyNames, (app, components) => {
-        const steps = planRun({ kind: 'deploy', components }, app, { hasSandbox: true, deployed: new Set() })
+        const steps = planRun({ kind: 'deploy', components }, app, BARE)
         const there = components.filter((c) => app.components.some((k) => k.name === c))
         expect(keys(steps).toSorted()).toEqual(there.flatMap((c) => [`deploy:${c}`, `sync:${c}`]).toSorted())
         for (const a of there) {
@@ -108,8 +109,8 @@ describe('planRun', () => {
     fc.assert(
       fc.property(anyApp, anyNames, (app, chosen) => {
         const components = chosen.filter((c) => app.components.some((k) => k.name === c))
-        const up = planRun({ kind: 'deploy', components }, app, { hasSandbox: true, deployed: new Set() })
-        const down = planRun({ kind: 'teardown', components }, app, { hasSandbox: true, deployed: new Set() })
+        const up = planRun({ kind: 'deploy', components }, app, BARE)
+        const down = planRun({ kind: 'teardown', components }, app, BARE)
         const deploys = up.filter((s) => s.kind === 'deploy')
         expect(down.map((s) => s.component)).toEqual(deploys.map((s) => s.component).toReversed())
         const upEdges = deploys.flatMap((s) =>
@@ -124,12 +125,19 @@ describe('planRun', () => {
   it('deprovisions everything that may be there, the sandbox last, also what the app no longer has', () => {
     fc.assert(
       fc.property(anyApp, anyNames, (app, deployed) => {
-        const steps = planRun({ kind: 'deprovision' }, app, { hasSandbox: true, deployed: new Set(deployed) })
+        const steps = planRun({ kind: 'deprovision' }, app, { deployed: new Set(deployed), hasSandbox: true })
         const last = steps.at(-1)
         expect(last?.kind).toBe('sandbox-destroy')
         expect(last?.dependsOn.toSorted()).toEqual(deployed.map((c) => `destroy:${c}`).toSorted())
         expect(steps).toHaveLength(deployed.length + 1)
       }),
     )
+  })
+
+  it('leaves the ground alone that somebody else made', () => {
+    const state: InstallState = { deployed: new Set(['web']), hasSandbox: false }
+    const app = appOf({ web: [] })
+    expect(keys(planRun({ kind: 'provision' }, app, state))).toEqual(['agent', 'sync:web', 'deploy:web'])
+    expect(keys(planRun({ kind: 'deprovision' }, app, state))).toEqual(['destroy:web'])
   })
 })

@@ -11,7 +11,7 @@ import {
   removedSchema,
   serviceListSchema,
   unitStatusSchema,
-} from './contract.ts'
+} from '@tenon/protocol/local-host'
 import type {
   ApplyResult,
   InstallStatus,
@@ -19,7 +19,7 @@ import type {
   PutInstallResult,
   UnitSpecInput,
   UnitStatus,
-} from './contract.ts'
+} from '@tenon/protocol/local-host'
 
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024
 const SECONDS_BEYOND_WAIT = 60

@@ -1,4 +1,4 @@
-import type { LocalHostErrorCode } from './contract.ts'
+import type { LocalHostErrorCode } from '@tenon/protocol/local-host'
 
 /** A refusal that reaches the caller as `{error: {code, message, remedy}}`. */
 export class HostError extends Error {

@@ -1,6 +1,6 @@
 import { chmod, mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { installIdSchema } from './contract.ts'
+import { installIdSchema } from '@tenon/protocol/local-host'
 import { closing, HostError } from './errors.ts'
 import { lockFolder } from './folder-lock.ts'
 import { Install } from './install.ts'

@@ -1,6 +1,6 @@
 import { createServer } from 'node:net'
 import { z } from 'zod'
-import { portNameSchema } from './contract.ts'
+import { portNameSchema } from '@tenon/protocol/local-host'
 import { HostError } from './errors.ts'
 import { readStateFile, writeStateFile } from './state-file.ts'
 

@@ -1,4 +1,4 @@
-import type { Health, UnitState } from './contract.ts'
+import type { Health, UnitState } from '@tenon/protocol/local-host'
 import { probeHttp } from './health.ts'
 import { boundLog, MAX_LOG_BYTES } from './unit-log.ts'
 
@@ -26,7 +26,7 @@ export function watchProcess(options: WatchOptions): Watch {
   const scheduleProbe = () => {
     const wait = watch.stopped ? undefined : probeDelay()
     if (wait === undefined) return
-    probeTimer = setTimeout(() => probe().catch(onFault).finally(scheduleProbe), wait)
+    probeTimer = setTimeout(() => void probe().catch(onFault).finally(scheduleProbe), wait)
   }
   const ticker = setInterval(() => {
     try {

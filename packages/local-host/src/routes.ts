@@ -6,7 +6,7 @@ import {
   putInstallSchema,
   unitNameSchema,
   unitSpecSchema,
-} from './contract.ts'
+} from '@tenon/protocol/local-host'
 import { HostError } from './errors.ts'
 import type { Install, Wait } from './install.ts'
 import type { Call, Route } from './socket-server.ts'

@@ -2,7 +2,7 @@ import { mkdir, readFile, rm, stat, symlink, writeFile, readdir } from 'node:fs/
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { LocalHostClient } from './client.ts'
-import type { UnitSpecInput } from './contract.ts'
+import type { UnitSpecInput } from '@tenon/protocol/local-host'
 import { ask, createTestMachine, isPortFree, isRunning, until, webService } from './test-machine.ts'
 import type { TestMachine } from './test-machine.ts'
 

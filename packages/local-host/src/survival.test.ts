@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { build } from 'esbuild'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createLocalHostClient } from './client.ts'
-import type { UnitSpecInput } from './contract.ts'
+import type { UnitSpecInput } from '@tenon/protocol/local-host'
 import { ask, createTestMachine, isPortFree, isRunning, until, webService } from './test-machine.ts'
 import type { TestMachine } from './test-machine.ts'
 

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { LocalHostError } from './client.ts'
 import type { LocalHostClient } from './client.ts'
-import type { ApplyResult, UnitSpecInput } from './contract.ts'
+import type { ApplyResult, UnitSpecInput } from '@tenon/protocol/local-host'
 import type { ApplyOptions, HostCommand } from './tenon-host-args.ts'
 
 /** Runs one command; standard output gets the answer, standard error the reason of a failure. Returns the exit code. */

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createLocalHostClient } from './client.ts'
 import type { LocalHostClient } from './client.ts'
-import type { UnitSpecInput } from './contract.ts'
+import type { UnitSpecInput } from '@tenon/protocol/local-host'
 import { startLocalHost } from './host.ts'
 import type { LocalHost } from './host.ts'
 

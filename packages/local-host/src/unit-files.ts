@@ -3,8 +3,8 @@ import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { copyBundle } from './bundle.ts'
-import { unitSpecSchema } from './contract.ts'
-import type { UnitSpec } from './contract.ts'
+import { unitSpecSchema } from '@tenon/protocol/local-host'
+import type { UnitSpec } from '@tenon/protocol/local-host'
 import { isCode } from './errors.ts'
 
 /** The desired state of one unit on disk. File contents stand beside it, in the version's own folder. */

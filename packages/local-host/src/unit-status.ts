@@ -1,4 +1,4 @@
-import type { UnitState, UnitStatus } from './contract.ts'
+import type { UnitState, UnitStatus } from '@tenon/protocol/local-host'
 
 /** All that is known of a unit's process; changed only through `after`. */
 export interface Vitals {

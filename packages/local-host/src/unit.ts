@@ -1,5 +1,5 @@
 import { access, mkdir, rm } from 'node:fs/promises'
-import type { ApplyResult, UnitSpec, UnitStatus } from './contract.ts'
+import type { ApplyResult, UnitSpec, UnitStatus } from '@tenon/protocol/local-host'
 import { closing, messageOf } from './errors.ts'
 import { launch, planLaunch } from './launch.ts'
 import type { LaunchPlan } from './launch.ts'

@@ -1,4 +1,4 @@
-import type { ApplyResult } from './contract.ts'
+import type { ApplyResult } from '@tenon/protocol/local-host'
 import { tailOfLatest } from './unit-log.ts'
 import { describeExit } from './unit-status.ts'
 import type { Vitals } from './unit-status.ts'

@@ -39,11 +39,13 @@ try {
       if (level === 'error') console.error(`${method} ${path} failed:`, error)
     },
   })
-  process.stdout.write(`registry listens at ${registry.url}\n`)
-  await new Promise((resolve) => {
+  // Listening for the signal comes first: whoever reads the line may send it at once.
+  const stopped = new Promise((resolve) => {
     process.once('SIGTERM', resolve)
     process.once('SIGINT', resolve)
   })
+  process.stdout.write(`registry listens at ${registry.url}\n`)
+  await stopped
   await registry.close()
 } catch (error) {
   console.error(error instanceof Error ? error.message : String(error))

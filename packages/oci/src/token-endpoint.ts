@@ -9,6 +9,11 @@ const MAX_TTL_SECONDS = 86_400
 const MAX_REPOSITORIES = 200
 const MAX_SUBJECT_CHARS = 200
 
+const METHODS = new Map([
+  ['/token', 'POST'],
+  ['/healthz', 'GET'],
+])
+
 export interface TokenEndpointOptions {
   /** Whoever holds it may make any token: the install's agent, and nobody else. */
   key: Uint8Array
@@ -38,7 +43,7 @@ const answer = async (
   req: IncomingMessage,
   res: ServerResponse,
 ): Promise<void> => {
-  const allowed = { '/token': 'POST', '/healthz': 'GET' }[path]
+  const allowed = METHODS.get(path)
   if (allowed === undefined) throw new RegistryRefusal(404, 'UNSUPPORTED', 'There is nothing at this address')
   if (req.method !== allowed) {
     throw new RegistryRefusal(405, 'UNSUPPORTED', `Use ${allowed} here`, { Allow: allowed })
@@ -59,9 +64,10 @@ const answer = async (
 /** Both sides hashed first, so that neither content nor length of the key shows in the time it takes. */
 const isKey = (authorization: string | undefined, key: Uint8Array): boolean => {
   const [, given = ''] = /^Bearer +(\S+)$/i.exec(authorization ?? '') ?? []
-  const hash = (text: string) => createHash('sha256').update(text).digest()
   return timingSafeEqual(hash(given), hash(Buffer.from(key).toString('base64url')))
 }
+
+const hash = (text: string) => createHash('sha256').update(text).digest()
 
 const readBody = async (req: IncomingMessage): Promise<unknown> => {
   const chunks: Buffer[] = []

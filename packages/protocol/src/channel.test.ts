@@ -31,7 +31,7 @@ const agentFrames: { [T in AgentFrame['type']]: Extract<AgentFrame, { type: T }>
   hello: {
     type: 'hello',
     bootCounter: 1,
-    bootId: 'boot-id-0123456789',
+    bootId: '0123456789abcdef',
     version: '0.1.0',
     runtime: { name: 'process', confinement: 'bubblewrap', warnings: [] },
     slots: 4,

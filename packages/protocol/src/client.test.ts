@@ -91,7 +91,7 @@ describe('the typed client', () => {
   })
 
   it('sends bytes as they are, from memory or from a stream', async () => {
-    say(200, { digest: DIGEST, size: 3 })
+    say(200, { digest: DIGEST, layer: DIGEST, size: 3 })
     await client.call('sources.put', { body: new TextEncoder().encode('abc') })
     await client.call('sources.put', { body: new Blob(['de', 'f']).stream() })
     expect(seen.map((s) => s.body)).toEqual(['abc', 'def'])

@@ -48,7 +48,7 @@ export function createHub(pool: pg.Pool, listenUrl: () => pg.Client, processId: 
     if (closed) return
     const next = listenUrl()
     client = next
-    next.on('error', () => next.end().catch(() => undefined))
+    next.on('error', () => void next.end().catch(() => undefined))
     next.on('end', () => {
       if (!closed) setTimeout(() => void listen(), 1_000).unref()
     })

@@ -7,7 +7,7 @@ import {
   type RejectCode,
   type ServerFrame,
 } from '@tenon/protocol'
-import WebSocket from 'ws'
+import { WebSocket } from 'ws'
 import { messageOf } from '../errors.ts'
 import { proxyAgent } from '../proxy.ts'
 import { checkChallenge, signHello } from './handshake.ts'
@@ -15,6 +15,8 @@ import type { ChannelOptions, Welcome } from './channel.ts'
 
 const HANDSHAKE_MS = 15_000
 const MISSED_HEARTBEATS = 3
+const MIN_BEAT_MS = 10
+const MAX_BEAT_MS = 300_000
 /** What all log streams together may have waiting in the socket: a heartbeat never queues behind more than this. */
 const MAX_BUFFERED_BYTES = 524_288
 
@@ -33,7 +35,7 @@ export class Connection {
   readonly #options: ChannelOptions
   readonly #ws: WebSocket
   readonly #agentNonce = randomBytes(32).toString('base64')
-  #phase: 'opening' | 'proving' | 'greeting' | 'open' = 'opening'
+  #phase: 'opening' | 'proving' | 'greeting' | 'open' | 'over' = 'opening'
   #end: ConnectionEnd = { verified: false, welcomed: false, rejected: undefined, message: '' }
   #handshakeTimer: NodeJS.Timeout | undefined
   #heartbeatTimer: NodeJS.Timeout | undefined
@@ -84,6 +86,7 @@ export class Connection {
 
   /** `ended` resolves soon after, also when the other side says nothing any more. */
   close(message: string): void {
+    this.#phase = 'over'
     this.#note(message)
     this.#ws.close(1000)
     setTimeout(() => this.#ws.terminate(), 1000).unref()
@@ -111,6 +114,7 @@ export class Connection {
 
   #received(data: Buffer, isBinary: boolean): void {
     this.#silentBeats = 0
+    if (this.#phase === 'over') return
     const frame = isBinary ? undefined : parseFrame(data)
     if (!frame) {
       this.#options.log.warn(
@@ -153,7 +157,8 @@ export class Connection {
     clearTimeout(this.#handshakeTimer)
     this.#phase = 'open'
     this.#end.welcomed = true
-    this.#heartbeatTimer = setInterval(() => this.#beat(), welcome.heartbeatSeconds * 1000)
+    const everyMs = Math.min(Math.max(welcome.heartbeatSeconds * 1000, MIN_BEAT_MS), MAX_BEAT_MS)
+    this.#heartbeatTimer = setInterval(() => this.#beat(), everyMs)
     this.#guard(() => this.#options.onWelcome(welcome))
   }
 

@@ -1,5 +1,6 @@
 import { lstat, mkdir } from 'node:fs/promises'
 import path from 'node:path'
+import { z } from 'zod'
 import { sha256 } from '../crypto.ts'
 import { readIfThere, replaceFile } from '../durable-file.ts'
 import { AgentError } from '../errors.ts'
@@ -7,19 +8,27 @@ import { AgentError } from '../errors.ts'
 /** The kernel's bound on the path of a unix socket, without the closing zero. */
 const MAX_SOCKET_PATH = 107
 
+const memorySchema = z.object({ dir: z.string(), folder: z.string() })
+
 /**
  * The job API's socket. Running jobs know its path, so it is the same after a restart; where the agent's folder
  * is too deep for a socket, a short folder elsewhere takes its place, and is remembered.
  */
 export async function prepareSocket(dir: string, temporary: string): Promise<string> {
-  const remembered = path.join(dir, 'api-folder')
-  const folder = (await readIfThere(remembered))?.trim() ?? chooseFolder(dir, temporary)
+  const memory = path.join(dir, 'api-folder.json')
+  const folder = rememberedFolder(await readIfThere(memory), dir) ?? chooseFolder(dir, temporary)
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const found = await lstat(folder)
   const isOurs = found.isDirectory() && found.uid === process.getuid?.() && (found.mode & 0o077) === 0
   if (!isOurs) throw unsafe(folder)
-  await replaceFile(remembered, `${folder}\n`)
+  await replaceFile(memory, `${JSON.stringify({ dir: path.resolve(dir), folder })}\n`)
   return path.join(folder, 'job.sock')
+}
+
+/** A copy of the agent's folder must not take the socket of the one it was copied from. */
+function rememberedFolder(text: string | undefined, dir: string): string | undefined {
+  const parsed = memorySchema.safeParse(parseJson(text ?? ''))
+  return parsed.success && parsed.data.dir === path.resolve(dir) ? parsed.data.folder : undefined
 }
 
 /** Pure. */
@@ -27,6 +36,14 @@ export function chooseFolder(dir: string, temporary: string): string {
   const near = path.join(path.resolve(dir), 'api')
   if (Buffer.byteLength(path.join(near, 'job.sock')) <= MAX_SOCKET_PATH) return near
   return path.join(temporary, `tenon-${sha256(Buffer.from(path.resolve(dir))).slice(0, 16)}`)
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
 }
 
 function unsafe(folder: string): AgentError {

@@ -68,7 +68,6 @@ async function makeKeyFile(file: string): Promise<void> {
 function decodeKey(text: string, where: string): Uint8Array {
   const trimmed = text.trim()
   const bytes = Buffer.from(trimmed, 'base64')
-  if (bytes.length === 32 && [bytes.toString('base64'), bytes.toString('base64url')].includes(trimmed))
-    return new Uint8Array(bytes)
+  if (bytes.length === 32 && bytes.toString('base64') === trimmed) return new Uint8Array(bytes)
   throw new StoreError('key_malformed', `What is in ${where} is not a key: it must be 32 bytes in base64.`)
 }

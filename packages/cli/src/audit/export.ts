@@ -7,7 +7,7 @@ import { CliError, errorCode } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
 
 /** An export is JSON lines: this header, then for each chain its signed head and its entries in order. */
-export const exportHeader = z.object({
+const exportHeader = z.object({
   format: z.literal('tenon-audit-export/1'),
   serverId: z.string(),
   keys: z.array(keyLink),

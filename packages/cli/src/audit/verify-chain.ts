@@ -5,6 +5,7 @@ import {
   verifyEntries,
   verifyHead,
   verifySignedHead,
+  type AuditEntry,
   type AuditHead,
   type AuditProblem,
   type SealedEntry,
@@ -19,13 +20,14 @@ export interface ChainKeys {
 
 export type ChainProblem =
   | AuditProblem
-  | { seq: number; code: 'bad_report_signature' | 'unknown_agent'; message: string }
+  | { seq: number; code: 'bad_agent_signature' | 'unknown_agent'; message: string }
 
 export interface ChainVerdict {
   chain: string
   entries: number
   head: AuditHead
-  reports: number
+  /** How many entries hold what an agent signed. */
+  signed: number
   problems: ChainProblem[]
 }
 
@@ -39,7 +41,7 @@ export function createChainVerifier(chain: string, keys: ChainKeys, kept: AuditH
   const heads: SignedHead[] = []
   let head: AuditHead = emptyHead(chain)
   let entries = 0
-  let reports = 0
+  let signed = 0
   const add = (problem: ChainProblem | undefined) => {
     if (problem && problems.length < MOST_PROBLEMS) problems.push(problem)
   }
@@ -51,24 +53,23 @@ export function createChainVerifier(chain: string, keys: ChainKeys, kept: AuditH
       result.problems.forEach(add)
       for (const sealed of page) {
         if (wanted.has(sealed.seq)) wanted.set(sealed.seq, sealed.hash)
-        const report = checkReport(sealed, keys.agents)
-        if (report !== 'none') reports++
-        if (typeof report === 'object') add(report)
+        const word = checkAgentWord(sealed, keys.agents)
+        if (word !== 'none') signed++
+        if (typeof word === 'object') add(word)
       }
-      wanted.set(head.seq, head.hash)
     },
-    /** A head that the server signed, given before the entries it stands above. */
-    signedHead(signed: SignedHead) {
-      heads.push(signed)
-      if (!wanted.has(signed.seq)) wanted.set(signed.seq, undefined)
+    /** A head that the server signed; it stands at or above the entries given so far. */
+    signedHead(given: SignedHead) {
+      heads.push(given)
+      if (!wanted.has(given.seq)) wanted.set(given.seq, given.seq === head.seq ? head.hash : undefined)
     },
     end(): ChainVerdict {
-      for (const signed of heads) add(checkSignedHead(chain, signed, keys))
+      for (const given of heads) add(checkSignedHead(chain, given, keys))
       for (const known of [...heads, ...(kept ? [kept] : [])]) {
         const problem = verifyHead(head, known, (seq) => wanted.get(seq))
         if (problem && !problems.some((p) => p.code === problem.code && p.seq === problem.seq)) add(problem)
       }
-      return { chain, entries, head, reports, problems }
+      return { chain, entries, head, signed, problems }
     },
   }
 }
@@ -81,27 +82,45 @@ function checkSignedHead(chain: string, signed: SignedHead, keys: ChainKeys): Ch
 }
 
 /** What an agent did is signed by the agent: the server cannot have made it up. */
-function checkReport(sealed: SealedEntry, agents: ReadonlyMap<string, string>): 'none' | 'ok' | ChainProblem {
-  const details: unknown = parseEntry(sealed.body)?.details
-  if (!isRecord(details) || !isRecord(details['report'])) return 'none'
-  const { report, signature, agentId } = details
-  if (typeof signature !== 'string' || typeof agentId !== 'string') return 'none'
-  const key = agents.get(agentId)
+function checkAgentWord(
+  sealed: SealedEntry,
+  agents: ReadonlyMap<string, string>,
+): 'none' | 'ok' | ChainProblem {
+  const entry = parseEntry(sealed.body)
+  const signed = entry && signedWord(entry)
+  if (!signed) return 'none'
   const { seq } = sealed
+  const { agentId, bytes, signature } = signed
+  const key = agents.get(agentId)
   if (key === undefined) {
     return {
       seq,
       code: 'unknown_agent',
-      message: `entry ${seq} holds a report of the unknown agent ${agentId}`,
+      message: `entry ${seq} holds a word of the unknown agent ${agentId}`,
     }
   }
-  const wrong = {
+  if (verifyEd25519(key, bytes, signature)) return 'ok'
+  return {
     seq,
-    code: 'bad_report_signature',
-    message: `entry ${seq} holds a report that agent ${agentId} did not sign`,
-  } as const
-  if (report['agentId'] !== agentId) return wrong
-  return verifyEd25519(key, signingBytes('job-report/1', report), signature) ? 'ok' : wrong
+    code: 'bad_agent_signature',
+    message: `entry ${seq} holds what agent ${agentId} did not sign`,
+  }
+}
+
+/** A job's report names its agent itself; an event is signed together with the agent that the entry names. */
+function signedWord(
+  entry: AuditEntry,
+): { agentId: string; bytes: Uint8Array; signature: string } | undefined {
+  const { details, actor } = entry as { details?: unknown; actor?: unknown }
+  if (!isRecord(details) || typeof details['signature'] !== 'string') return undefined
+  const { report, event, signature } = details
+  const actorId = isRecord(actor) && typeof actor['id'] === 'string' ? actor['id'] : ''
+  if (isRecord(report)) {
+    const agentId = typeof report['agentId'] === 'string' ? report['agentId'] : actorId
+    return { agentId, bytes: signingBytes('job-report/1', report), signature }
+  }
+  if (!isRecord(event)) return undefined
+  return { agentId: actorId, bytes: signingBytes('agent-event/1', { ...event, agentId: actorId }), signature }
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

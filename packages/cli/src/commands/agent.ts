@@ -14,7 +14,11 @@ export function addAgent(program: Command, cli: Cli): void {
     .allowUnknownOption()
     .addHelpText(
       'after',
-      examples('tenon agent join-token --role build > join.token', 'tenon agent start', 'tenon agent list'),
+      examples(
+        'tenon agent join-token --role build > join.token',
+        'tenon agent start --server https://tenon.example.com --dir ./agent --join-token-file join.token',
+        'tenon agent list',
+      ),
     )
     .action(async (args) => {
       cli.exitCode = await spawnBundle(cli.io, 'agent', args[0] === 'start' ? args.slice(1) : args)

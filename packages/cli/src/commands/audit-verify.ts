@@ -136,8 +136,8 @@ function show(cli: Cli, verdicts: readonly ChainVerdict[]): void {
   const { out } = cli
   if (cli.globals.json)
     return out.json({ ok: verdicts.every((v) => v.problems.length === 0), chains: verdicts })
-  for (const { chain, entries, reports, head, problems } of verdicts) {
-    const sums = `${plural(entries, 'entry', 'entries')}, ${plural(reports, 'signed report')}`
+  for (const { chain, entries, signed, head, problems } of verdicts) {
+    const sums = `${plural(entries, 'entry', 'entries')}, ${signed} signed by agents`
     const first = problems[0]
     if (!first) {
       out.line(`${out.paint.green('ok')}    ${chain}  ${sums}, head ${head.hash.slice(0, 16)}`)

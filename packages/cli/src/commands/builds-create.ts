@@ -1,5 +1,6 @@
 import { packFolder } from '@tenon/oci'
 import type { CallOutput, Client } from '@tenon/protocol'
+import { readIgnore } from '../app-config/ignore-file.ts'
 import type { Cli } from '../cli.ts'
 import { sha256 } from '../crypto.ts'
 import { CliError, usageError } from '../errors.ts'
@@ -53,10 +54,11 @@ function chosen(known: readonly string[], wanted: readonly string[] | undefined)
 }
 
 async function sendSource(cli: Cli, client: Client, name: string, folder: string): Promise<string> {
+  const ignore = await readIgnore(folder)
   const packed = await withProgress(
     cli.io,
     () => `packing the source of ${name}`,
-    packFolder(folder, { ignore: isLeftOut, maxBytes: MOST_SOURCE_BYTES }),
+    packFolder(folder, { ignore, maxBytes: MOST_SOURCE_BYTES }),
   ).catch((cause: unknown) => {
     throw new CliError(
       EXIT.usage,
@@ -75,11 +77,6 @@ async function sendSource(cli: Cli, client: Client, name: string, folder: string
   })
 }
 
-/** Neither history nor a local server's data is part of a source. */
-function isLeftOut(path: string): boolean {
-  return path === '.git' || path === '.tenon' || path.endsWith('/.git')
-}
-
 async function followBuilds(cli: Cli, client: Client, started: readonly Build[]): Promise<Build[]> {
   const { io, out } = cli
   const stop = new AbortController()
@@ -95,7 +92,9 @@ async function followBuilds(cli: Cli, client: Client, started: readonly Build[])
       try {
         builds = await Promise.all(
           builds.map((b) =>
-            hasEnded(b) ? b : client.call('builds.get', { params: { id: b.id } }, { signal }),
+            hasEnded(b)
+              ? Promise.resolve(b)
+              : client.call('builds.get', { params: { id: b.id } }, { signal }),
           ),
         )
         reconnect.alive()
@@ -116,7 +115,7 @@ function createBuildsView(cli: Cli): { show(builds: readonly Build[]): void; end
   if (io.stderr.isTTY) {
     const live = createLive(io.stderr)
     return {
-      show: (builds) => live.draw(tableOf(cli, builds, io.stderr.columns ?? 80)),
+      show: (builds) => live.draw(tableOf(cli, builds, io.stderr.columns || 80)),
       end: () => live.clear(),
     }
   }

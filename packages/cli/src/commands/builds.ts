@@ -14,7 +14,9 @@ export function addBuilds(program: Command, cli: Cli): void {
     .addHelpText('after', examples('tenon builds create ./my-app', 'tenon builds list --app my-app'))
   builds
     .command('create')
-    .description('sync the app of a folder, send its sources, build its components, and follow')
+    .description(
+      'sync the app of a folder, send its sources (without what their .tenonignore names), build, and follow',
+    )
     .argument('[dir]', 'the folder that holds metadata.toml', '.')
     .option('--component <names...>', 'build only these components')
     .option('--name <name>', 'the app’s name; from metadata.toml otherwise')

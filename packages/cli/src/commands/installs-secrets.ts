@@ -54,7 +54,7 @@ export function addSecrets(installs: Command, cli: Cli): void {
         [
           { title: 'NAME', value: (s) => s.name, shrink: true },
           { title: 'VERSION', value: (s) => s.version },
-          { title: 'DELIVERED', value: (s) => (s.delivered ? 'delivered' : 'waits for the agent') },
+          { title: 'DELIVERED', value: (s) => (s.delivered ? 'yes' : 'not yet') },
           { title: 'SET', value: (s) => ago(s.setAt, now) },
         ],
         'no secrets were sent',
@@ -76,7 +76,7 @@ async function setSecret(cli: Cli, install: string, name: string, file: string |
     cli.out.note(`agent ${offered.agentId} is new here; its key is ${keyFingerprint(offered.agentPublicKey)}`)
   }
   if (cli.globals.json) return cli.out.json(stored)
-  const arrival = stored.delivered ? 'delivered' : 'waits until the agent is connected'
+  const arrival = stored.delivered ? 'delivered' : 'on its way to the agent'
   cli.out.line(`secret ${stored.name} version ${stored.version} is sealed to ${install}: ${arrival}`)
 }
 

@@ -93,7 +93,7 @@ function createRunView(cli: Cli, started: RunView): View {
   let latest = started
   const hint = () => out.notePaint.dim('  Ctrl-C detaches; the run goes on')
   const draw = () => {
-    const width = (io.stderr.columns ?? 80) - 1
+    const width = (io.stderr.columns || 80) - 1
     live.draw([...renderRun(latest, { paint: out.notePaint, now: io.clock.now(), width }), hint()])
   }
   const ticker = setInterval(draw, TICK_MS)

@@ -26,8 +26,11 @@ export interface Drawing {
 /** A run as a head line, its steps indented by what they depend on, and what it waits for. */
 export function renderRun(run: RunView, drawing: Drawing): string[] {
   const { paint, now } = drawing
-  const took = between(run.createdAt, run.finishedAt, now)
-  const head = `${paint.bold(`${run.kind} ${plain(run.install)}`)}  ${paintStatus(paint, run.status)}  ${paint.dim(`${took}  ${run.id}`)}`
+  const title = `${run.kind} ${plain(run.install)}`
+  const took = `${between(run.createdAt, run.finishedAt, now)}  ${run.id}`
+  const room =
+    drawing.width === undefined ? took.length : drawing.width - textWidth(title) - run.status.length - 4
+  const head = `${paint.bold(title)}  ${paintStatus(paint, run.status)}  ${paint.dim(clipTo(took, room))}`
   const depths = stepDepths(run.steps)
   const labels = run.steps.map((step) => '  '.repeat(depths.get(step.key) ?? 0) + plain(step.key))
   const width = Math.max(0, ...labels.map(textWidth))

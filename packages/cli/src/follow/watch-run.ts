@@ -4,7 +4,8 @@ import { readEvents } from './events.ts'
 import { untilQuiet } from './quiet.ts'
 import { createReconnect } from './reconnect.ts'
 
-const QUIET_MS = 60_000
+/** The server says something at least every few seconds. */
+const QUIET_MS = 30_000
 
 export interface Watch {
   client: Client

@@ -20,12 +20,12 @@ export function createLogFilter(): { push(bytes: Uint8Array): string; end(): str
     rest = whole.slice(cut)
     return whole
       .slice(0, cut)
+      .replace(/\r+\n?/g, '\n')
       .replace(ESCAPES, (sequence) => {
         if (!COLOUR.test(sequence)) return ''
         coloured = true
         return MARK + sequence.slice(1)
       })
-      .replace(/\r+\n?/g, '\n')
       .replace(DANGEROUS, '')
       .replaceAll(MARK, '\u001B')
   }
@@ -40,11 +40,12 @@ const LONGEST_SEQUENCE = 4096
 
 function startOfUnfinished(text: string): number {
   const from = Math.max(0, text.length - LONGEST_SEQUENCE)
-  if (text.endsWith('\r')) return text.length - 1
   for (let at = text.indexOf('\u001B', from); at >= 0; at = text.indexOf('\u001B', at + 1)) {
     if (UNFINISHED.test(text.slice(at))) return at
   }
-  return text.length
+  let end = text.length
+  while (end > from && text[end - 1] === '\r') end--
+  return end > from || from === 0 ? end : text.length
 }
 
 /* oxlint-disable no-control-regex -- control characters are the subject here */

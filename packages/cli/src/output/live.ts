@@ -1,5 +1,4 @@
 import type { Terminal } from '../io.ts'
-import { clipTo } from './width.ts'
 
 /** A block of lines on a terminal that is drawn again in place. */
 export function createLive(stream: Terminal): { draw(lines: readonly string[]): void; clear(): void } {
@@ -7,7 +6,7 @@ export function createLive(stream: Terminal): { draw(lines: readonly string[]): 
   const back = () => (height === 0 ? '\r' : `\u001B[${height}A\r`)
   return {
     draw(lines) {
-      const most = Math.max(1, (stream.rows ?? 24) - 1)
+      const most = Math.max(1, (stream.rows || 24) - 1)
       const shown = lines.slice(-most)
       stream.write(`${back()}\u001B[J${shown.map((line) => `${line}\n`).join('')}`)
       height = shown.length
@@ -17,8 +16,4 @@ export function createLive(stream: Terminal): { draw(lines: readonly string[]): 
       height = 0
     },
   }
-}
-
-export function clipLine(line: string, stream: Terminal): string {
-  return clipTo(line, (stream.columns ?? 80) - 1)
 }

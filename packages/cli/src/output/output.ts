@@ -18,7 +18,7 @@ export interface Output {
 
 export function createOutput(io: Pick<Io, 'stdout' | 'stderr' | 'env'>): Output {
   const paint = paintFor(io.stdout, io.env)
-  const width = io.stdout.isTTY ? (io.stdout.columns ?? 80) : undefined
+  const width = io.stdout.isTTY ? io.stdout.columns || 80 : undefined
   const line = (text = '') => void io.stdout.write(`${text}\n`)
   const note = (text: string) => void io.stderr.write(`${text}\n`)
   return {

@@ -51,14 +51,14 @@ async function workThrough(run: JobRun): Promise<JobResult> {
   })
   const manifest = await api.manifest()
   const job = await api.context()
-  const registry = onceOpened(() => openRegistry({ api, signal: run.signal, now: run.now }))
+  const registry = onceOpened(() => openRegistry({ api, signal: run.signal, now: run.now }, job.registry))
   const done: { operation: ManifestOperation; result: OperationResult }[] = []
   for (const [index, operation] of manifest.operations.entries()) {
     const workDir = join(run.workDir, `operation-${index + 1}`)
     await mkdir(workDir, { recursive: true, mode: 0o700 })
     const context = contextOf({ run, api, manifest, job, registry, operation, workDir })
     const result = await runOperation(context, registry)
-    if (result.outputs !== undefined) await api.putOutputs(result.outputs)
+    if (result.outputs !== undefined) await api.putOutputs(operation.component, result.outputs)
     done.push({ operation, result })
     run.log(`${operation.operation} ${result.ok ? 'succeeded' : 'failed'}: ${result.message}`)
     if (!result.ok) break
@@ -93,8 +93,7 @@ const operationResult = jobResult.extend({ outputs: jobOutputs.optional() })
 /** A plugin that does not heed the signal must not keep the job from ending in time. */
 function stopped({ signal, manifest }: OperationContext): Promise<never> {
   return new Promise((_resolve, reject) => {
-    const giveUp = () =>
-      setTimeout(() => reject(canceled()), killAfterMs(manifest.limits.graceSeconds) + 250).unref()
+    const giveUp = () => setTimeout(() => reject(canceled()), killAfterMs(manifest.limits.graceSeconds) + 250)
     if (signal.aborted) giveUp()
     else signal.addEventListener('abort', giveUp, { once: true })
   })

@@ -1,39 +1,26 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { z } from 'zod'
+import {
+  errorAnswerSchema,
+  installSchema,
+  portSchema,
+  putInstallResultSchema,
+  removedSchema,
+  type ApplyResult,
+  type InstallStatus,
+  type PutInstallResult,
+  type UnitSpecInput,
+} from '@tenon/protocol/local-host'
+import type { z } from 'zod'
 import { PluginError } from '../sdk/errors.ts'
 import { callUnixSocket } from '../sdk/unix-socket.ts'
 
-/** The part of the local-host's contract that a sandbox job uses; a plugin may not import that package. */
-const installAnswer = z.object({ id: z.string(), socketPath: z.string() })
-const appliedUnit = z.object({
-  outcome: z.string(),
-  reason: z.string().nullable(),
-  logTail: z.array(z.string()),
-})
-const putAnswer = z.object({ install: installAnswer, units: z.record(z.string(), appliedUnit) })
-const refusal = z.object({
-  error: z.object({ code: z.string(), message: z.string(), remedy: z.string() }),
-})
-
-export type AppliedUnit = z.infer<typeof appliedUnit>
-
-export interface UnitSpec {
-  command: string[]
-  env: Record<string, string>
-  /** Kept with mode 0600. */
-  files: Record<string, string>
-  health: 'none' | { http: { port: number; path: string }; intervalSeconds?: number }
-}
+export type AppliedUnit = Pick<ApplyResult, 'outcome' | 'reason' | 'logTail'>
 
 export interface HostClient {
-  getInstall(id: string): Promise<z.infer<typeof installAnswer> | undefined>
+  getInstall(id: string): Promise<InstallStatus | undefined>
   /** The given system units and no others; waits until each is healthy or is not. */
-  putInstall(
-    id: string,
-    units: Record<string, UnitSpec>,
-    waitSeconds: number,
-  ): Promise<z.infer<typeof putAnswer>>
+  putInstall(id: string, units: Record<string, UnitSpecInput>, waitSeconds: number): Promise<PutInstallResult>
   /** Given once per name and kept. */
   allocatePort(id: string, name: string): Promise<number>
   deleteInstall(id: string): Promise<boolean>
@@ -55,21 +42,22 @@ export async function connectHost(dir: string, signal: AbortSignal): Promise<Hos
     getInstall: async (id) => {
       const call: Call = { method: 'GET', path: path(id) }
       const answer = await send(call)
-      const refused = answer.status === 404 ? refusal.safeParse(parseJson(answer.text)).data : undefined
-      return refused?.error.code === 'install_not_found' ? undefined : readAnswer(answer, call, installAnswer)
+      const refused =
+        answer.status === 404 ? errorAnswerSchema.safeParse(parseJson(answer.text)).data : undefined
+      return refused?.error.code === 'install_not_found' ? undefined : readAnswer(answer, call, installSchema)
     },
     putInstall: (id, units, waitSeconds) =>
       ask(
         { method: 'PUT', path: `${path(id)}?wait=${waitSeconds}`, body: { units }, waitSeconds },
-        putAnswer,
+        putInstallResultSchema,
       ),
     allocatePort: async (id, name) => {
       const call: Call = { method: 'POST', path: `${path(id)}/ports`, body: { name } }
-      return (await ask(call, z.object({ port: z.int() }))).port
+      return (await ask(call, portSchema)).port
     },
     deleteInstall: async (id) => {
       const call: Call = { method: 'DELETE', path: path(id), waitSeconds: REMOVAL_SECONDS }
-      return (await ask(call, z.object({ removed: z.boolean() }))).removed
+      return (await ask(call, removedSchema)).removed
     },
   }
 }
@@ -95,7 +83,7 @@ function readAnswer<T>(answer: Answer, call: Call, schema: z.ZodType<T>): T {
   const value = parseJson(answer.text)
   const what = `${call.method} ${call.path.split('?', 1)[0]}`
   if (answer.status >= 400) {
-    const refused = refusal.safeParse(value).data?.error
+    const refused = errorAnswerSchema.safeParse(value).data?.error
     const message = `The local-host refused ${what}: ${refused?.message ?? `status ${answer.status}`}`
     throw new PluginError('host_refused', message, refused?.remedy ?? '')
   }

@@ -1,13 +1,15 @@
 import { randomBytes } from 'node:crypto'
 import { link, mkdir, open, readFile, rm } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { z } from 'zod'
 import { PluginError } from '../sdk/errors.ts'
 
-const key = z.string().regex(/^[A-Za-z0-9_-]{43}$/)
-const keysFile = z.strictObject({ registry: key, store: key })
+const keysFile = z.strictObject({
+  registry: z.string().regex(/^[A-Za-z0-9_-]{43}$/),
+  store: z.string().regex(/^[A-Za-z0-9+/]{43}=$/),
+})
 
-/** 32 random bytes each, as base64url text. */
+/** 32 random bytes each, as their readers want them: the registry as base64url, the install store as base64. */
 export type InstallKeys = z.infer<typeof keysFile>
 
 /** Kept on the customer's machine alone, beside the install they open, and made exactly once. */
@@ -15,8 +17,18 @@ export async function ensureKeys(hostDir: string, installId: string): Promise<In
   const path = keysPath(hostDir, installId)
   const known = await readKeys(path)
   if (known) return known
-  await mkdir(join(hostDir, 'keys'), { recursive: true, mode: 0o700 })
-  const made = { registry: newKey(), store: newKey() }
+  await makeKeys(path).catch((cause: unknown) => {
+    const message = `The keys of the install cannot be kept in ${hostDir}: ${messageOf(cause)}.`
+    throw new PluginError('host_refused', message, 'Let the sandbox job write to that folder.', cause)
+  })
+  const kept = await readKeys(path)
+  if (kept) return kept
+  throw broken(path)
+}
+
+async function makeKeys(path: string): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+  const made = { registry: randomBytes(32).toString('base64url'), store: randomBytes(32).toString('base64') }
   const staged = `${path}.${randomBytes(6).toString('hex')}`
   try {
     const handle = await open(staged, 'wx', 0o600)
@@ -33,7 +45,6 @@ export async function ensureKeys(hostDir: string, installId: string): Promise<In
   } finally {
     await rm(staged, { force: true })
   }
-  return (await readKeys(path)) ?? made
 }
 
 export async function removeKeys(hostDir: string, installId: string): Promise<void> {
@@ -61,8 +72,8 @@ function broken(path: string, cause?: unknown): PluginError {
   return new PluginError('host_refused', `The keys of the install in ${path} cannot be read.`, remedy, cause)
 }
 
-function newKey(): string {
-  return randomBytes(32).toString('base64url')
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
 }
 
 function keysPath(hostDir: string, installId: string): string {

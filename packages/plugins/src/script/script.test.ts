@@ -107,7 +107,7 @@ describe('the component type script', () => {
       return {
         name: 'artifact',
         repository: `apps/hello/${component}`,
-        digest: String(record.result?.data['digest']),
+        digest: record.result?.data['digest'] as string,
       }
     }
     const context = (): Partial<JobRecord> => ({
@@ -128,7 +128,7 @@ describe('the component type script', () => {
       const outputs = first.record.putOutputs ?? {}
       const second = await run(web, { ...context(), outputs: { greeter: outputs } })
       expect(second.output).toContain('deploy succeeded')
-      const page = await fetch(String(second.record.putOutputs?.['url']?.value))
+      const page = await fetch(second.record.putOutputs?.['url']?.value as string)
       expect(await page.text()).toContain(INSTALL_ID)
 
       expect(

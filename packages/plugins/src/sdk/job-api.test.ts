@@ -63,7 +63,7 @@ describe('the job API client', () => {
     expect((await api.registryCredential()).bearer).toBe('b')
     expect((await api.joinToken()).joinToken).toBe('join')
     await api.progress('half', 0.5)
-    await api.putOutputs({ url: { sensitive: false, value: 'x' } })
+    await api.putOutputs('web', { url: { sensitive: false, value: 'x' } })
     await api.putResult({ ok: true, message: 'fine', data: { a: 1 } })
     expect(server.record.progress).toEqual([{ message: 'half', fraction: 0.5 }])
     expect(server.record.putOutputs).toEqual({ url: { sensitive: false, value: 'x' } })
@@ -81,7 +81,11 @@ describe('the job API client', () => {
   it('waits for an agent that is away and goes on when it is back', async () => {
     await server.stop()
     let failures = 0
-    const answer = client({ random: () => (failures += 1) * 0 }).context()
+    const countFailures = () => {
+      failures += 1
+      return 0
+    }
+    const answer = client({ random: countFailures }).context()
     await until('two failed attempts', () => failures >= 2)
     await server.start()
     expect((await answer).programs).toBe('/p')

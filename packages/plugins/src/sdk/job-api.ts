@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { fullJitter, type Json } from '@tenon/core'
+import { fullJitter } from '@tenon/core'
 import {
   apiError,
   joinCredential,
@@ -32,7 +32,8 @@ export interface JobApi {
   joinToken(): Promise<JoinCredential>
   /** Best effort: a progress that cannot be told never fails the work it tells of. */
   progress(message: string, fraction: number | null): Promise<void>
-  putOutputs(outputs: JobOutputs): Promise<void>
+  /** `component` is the operation's own; null leaves it to the agent. */
+  putOutputs(component: string | null, outputs: JobOutputs): Promise<void>
   putResult(result: JobResult): Promise<void>
 }
 
@@ -57,7 +58,7 @@ const ABSENT = new Set(['ENOENT', 'ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMED
 
 export function createJobApi(options: JobApiOptions): JobApi {
   const ask = <T>(call: Call, schema: z.ZodType<T>) => askUntilAnswered(options, call, schema)
-  const put = async (path: string, body: Json) => {
+  const put = async (path: string, body: unknown) => {
     await send(options, { method: 'PUT', path, body })
   }
   const part = encodeURIComponent
@@ -79,7 +80,10 @@ export function createJobApi(options: JobApiOptions): JobApi {
       const body = jobProgress.parse({ message, fraction })
       await exchange(options, { method: 'PUT', path: '/v1/progress', body }).catch(() => undefined)
     },
-    putOutputs: (outputs) => put('/v1/outputs', jobOutputs.parse(outputs) as Json),
+    putOutputs: (component, outputs) => {
+      const of = component === null ? '' : `?component=${part(component)}`
+      return put(`/v1/outputs${of}`, jobOutputs.parse(outputs))
+    },
     putResult: (result) => put('/v1/result', jobResult.parse(result)),
   }
 }
@@ -171,7 +175,7 @@ function parseJson(text: string): unknown {
 interface Call {
   method: 'GET' | 'PUT' | 'POST'
   path: string
-  body?: Json
+  body?: unknown
   timeoutMs?: number
 }
 

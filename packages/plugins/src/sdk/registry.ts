@@ -1,4 +1,5 @@
 import { createRegistryClient, type RegistryClient } from '@tenon/oci'
+import type { JobContext } from '@tenon/protocol'
 import { PluginError } from './errors.ts'
 import type { JobApi, RegistryCredential } from './job-api.ts'
 
@@ -12,8 +13,10 @@ export interface RegistryAccess {
 }
 
 /** The registry that plugins and artifacts are read from; a job without one asks for the vendor's. */
-export async function openRegistry(access: RegistryAccess): Promise<RegistryClient> {
-  const { registry } = await access.api.context()
+export async function openRegistry(
+  access: RegistryAccess,
+  registry: JobContext['registry'],
+): Promise<RegistryClient> {
   if (registry === null) return (await openVendorRegistry(access)).client
   let known = { bearer: registry.bearer, at: access.now() }
   return createRegistryClient({

@@ -1,5 +1,5 @@
 import { chmod, mkdir, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { jsonObject, name } from '@tenon/protocol'
 import { z } from 'zod'
 import { readConfig } from './config.ts'
@@ -14,6 +14,8 @@ const shellConfig = z.looseObject({
     .default([]),
   dependencies: z.array(name).max(200).default([]),
 })
+
+const SYSTEM_PATH = '/usr/local/bin:/usr/bin:/bin'
 
 export interface ShellFolder {
   out: string
@@ -44,7 +46,7 @@ export function environmentOf(context: OperationContext): Record<string, string>
   const { baseEnv, job, operation, workDir } = context
   return {
     ...baseEnv,
-    PATH: [join(workDir, 'bin'), baseEnv['PATH'] ?? '/usr/local/bin:/usr/bin:/bin'].join(':'),
+    PATH: [join(workDir, 'bin'), dirname(process.execPath), baseEnv['PATH'] ?? SYSTEM_PATH].join(':'),
     TENON_OUT: join(workDir, 'out'),
     TENON_INPUTS: join(workDir, 'inputs.json'),
     TENON_DEPENDENCIES: join(workDir, 'dependencies'),

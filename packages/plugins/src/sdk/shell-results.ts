@@ -2,7 +2,7 @@ import { constants } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { jobOutputs, jobResult } from '@tenon/protocol'
-import { z } from 'zod'
+import type { z } from 'zod'
 import { PluginError } from './errors.ts'
 import type { JobOutputs } from './job-api.ts'
 

@@ -26,21 +26,24 @@ export async function sync(context: OperationContext): Promise<OperationResult> 
   const { api, operation, signal, job } = context
   if (job.registry === null) throw noInstallRegistry()
   const access = { api, signal, now: Date.now }
-  const to = await openRegistry(access)
+  const to = await openRegistry(access, job.registry)
   const vendor = await openVendorRegistry(access)
   const teller = createProgressTeller(api, operation.artifacts.length, access.now)
   const copied: CopyResult[] = []
   for (const [index, artifact] of operation.artifacts.entries()) {
     const { repository } = artifact
     const digest = digestOf(artifact)
-    const result = await persist(vendor.forget, signal, () =>
-      copyArtifact({
-        from: { client: vendor.client, repository },
-        to: { client: to, repository },
-        digest,
-        signal,
-        onProgress: (progress) => teller.tell(index, progress),
-      }),
+    const result = await persist(
+      () => vendor.forget(),
+      signal,
+      () =>
+        copyArtifact({
+          from: { client: vendor.client, repository },
+          to: { client: to, repository },
+          digest,
+          signal,
+          onProgress: (progress) => teller.tell(index, progress),
+        }),
     )
     context.log(
       `${repository}@${digest}: ${result.transferredBytes} bytes copied, ${result.skippedBytes} were there already`,

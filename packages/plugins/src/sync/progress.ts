@@ -10,7 +10,11 @@ export interface ProgressTeller {
 }
 
 /** Tells how far a sync is: not more often than people can read, one call at a time, and never backwards. */
-export function createProgressTeller(api: JobApi, artifacts: number, now: () => number): ProgressTeller {
+export function createProgressTeller(
+  api: Pick<JobApi, 'progress'>,
+  artifacts: number,
+  now: () => number,
+): ProgressTeller {
   let furthest = 0
   let doneBefore = 0
   let current = { index: 0, done: 0 }

@@ -92,7 +92,7 @@ async function answer(
     return send(response, 200, joinCredential.parse(credential))
   }
   if (call === 'PUT /v1/progress') record.progress.push(jobProgress.parse(body))
-  else if (call === 'PUT /v1/outputs') record.putOutputs = jobOutputs.parse(body)
+  else if (/^PUT \/v1\/outputs(\?component=[a-z]+)?$/.test(call)) record.putOutputs = jobOutputs.parse(body)
   else if (call === 'PUT /v1/result') record.result = jobResult.parse(body)
   else return send(response, 404, { error: { code: 'not_found', message: `no ${call}`, requestId: 'r' } })
   send(response, 200, {})

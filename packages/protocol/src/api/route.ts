@@ -1,5 +1,6 @@
 import type { Permission } from '@tenon/core'
 import { z } from 'zod'
+import { id } from '../scalars.ts'
 
 /** One route as data: the server registers it, the client calls it, OpenAPI describes it, and nothing else is reachable. */
 export interface Route {
@@ -34,6 +35,10 @@ export function route<
     body: (given.body ?? null) as B,
   }
 }
+
+export const byId = z.strictObject({ id })
+/** Installs and apps go by their name or their id. */
+export const byRef = z.strictObject({ ref: z.string().min(1).max(64) })
 
 export const page = z.strictObject({
   /** The id of the last row of the page before. */

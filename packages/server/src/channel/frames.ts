@@ -4,8 +4,9 @@ import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
 import { grantCredential } from '../operations/grant-credential.ts'
 import { refuseJob } from '../operations/job-control.ts'
-import { transactWithHeads } from '../store/transaction.ts'
-import { headFor, openSink, type Session } from './session.ts'
+import { transact, transactWithHeads } from '../store/transaction.ts'
+import { createLogSink } from './log-sink.ts'
+import { headFor, type Session } from './session.ts'
 import type { Sessions } from './sessions.ts'
 
 type Ready = Exclude<AgentFrame, { type: 'open' | 'hello' }>
@@ -20,12 +21,11 @@ export async function handleFrame(
 ): Promise<void> {
   switch (frame.type) {
     case 'heartbeat':
-      sessions.touch(session, frame.dropped)
-      return session.send({ type: 'heartbeat.ack', at: new Date(context.now()).toISOString() })
+      return answerHeartbeat(context, sessions, session, frame)
     case 'job.accepted':
       return
     case 'job.refused':
-      await refuseJob(context, session.agentId, frame)
+      await refuseJob(context, { id: session.agentId, installId: session.installId }, frame)
       return session.dispatcher.release(frame.jobId)
     case 'job.started':
       return sessions.desk.started({ ...frame, agentId: session.agentId })
@@ -37,7 +37,6 @@ export async function handleFrame(
       return logOpen(context, session, frame)
     case 'log.end':
       session.sinks.get(frame.stream)?.end()
-      session.sinks.delete(frame.stream)
       return
     case 'event':
       return agentEvent(context, session, frame)
@@ -46,6 +45,16 @@ export async function handleFrame(
     case 'secret.stored':
       return secretStored(context, session, frame)
   }
+}
+
+export function answerHeartbeat(
+  context: Context,
+  sessions: Sessions,
+  session: Session,
+  frame: Frame<'heartbeat'>,
+): void {
+  sessions.touch(session, frame.dropped)
+  session.send({ type: 'heartbeat.ack', at: new Date(context.now()).toISOString() })
 }
 
 async function jobProgress(context: Context, session: Session, frame: Frame<'job.progress'>): Promise<void> {
@@ -88,6 +97,20 @@ async function logOpen(context: Context, session: Session, frame: Frame<'log.ope
     .where('fence', '=', frame.fence)
     .executeTakeFirst()
   if (job) openSink(context, session, frame.stream, frame.jobId, job.log_bytes)
+}
+
+/** One log has one sink: a job's next stream takes over from the one before. */
+function openSink(context: Context, session: Session, stream: number, jobId: string, start: number): void {
+  for (const [other, sink] of session.sinks) {
+    if (other !== stream && sink.jobId !== jobId) continue
+    sink.close()
+    session.sinks.delete(other)
+  }
+  const acknowledge = (offset: number) => session.send({ type: 'log.ack', stream, offset })
+  const forget = () => session.sinks.get(stream) === sink && session.sinks.delete(stream)
+  const sink = createLogSink(context, jobId, start, acknowledge, forget)
+  session.sinks.set(stream, sink)
+  acknowledge(start)
 }
 
 /** Numbered by the agent, so that one that arrives twice is written once. */
@@ -154,10 +177,24 @@ async function secretStored(
     )
     return
   }
-  await context.db
-    .updateTable('install_secret')
-    .set({ delivered_at: new Date(context.now()).toISOString(), ciphertext: Buffer.alloc(0) })
-    .where('id', '=', frame.secretId)
-    .where('install_id', '=', session.installId)
-    .execute()
+  const { installId, agentId } = session
+  await transact(context, async (tx) => {
+    const secret = await tx.db
+      .updateTable('install_secret')
+      .set({ delivered_at: tx.at, ciphertext: Buffer.alloc(0) })
+      .where('id', '=', frame.secretId)
+      .where('install_id', '=', installId)
+      .where('delivered_at', 'is', null)
+      .returning(['name', 'version'])
+      .executeTakeFirst()
+    if (!secret) return
+    tx.audit(installId, {
+      actor: { type: 'agent', id: agentId },
+      action: 'secret.delivered',
+      subject: { type: 'secret', id: secret.name },
+      outcome: 'ok',
+      manifestDigest: null,
+      details: { version: secret.version },
+    })
+  })
 }

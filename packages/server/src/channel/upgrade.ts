@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer } from 'ws'
 import type { Context } from '../context.ts'
-import { serveConnection } from './session.ts'
+import { Connection } from './connection.ts'
 import type { Sessions } from './sessions.ts'
 
 const PATH = '/agent/v1/channel'
@@ -12,17 +12,20 @@ const PATH = '/agent/v1/channel'
 export function createUpgrader(context: Context, sessions: Sessions) {
   const server = new WebSocketServer({
     noServer: true,
-    maxPayload: MAX_CONTROL_FRAME,
+    // Up to twice the limit a frame is read and refused in words; what is larger only gets a close code.
+    maxPayload: 2 * MAX_CONTROL_FRAME,
     perMessageDeflate: false,
     clientTracking: true,
   })
   return {
     handle(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-      if (new URL(request.url ?? '/', 'http://server').pathname !== PATH) {
+      // Before ws takes over, nobody else listens for a peer that resets.
+      socket.on('error', () => socket.destroy())
+      if (request.url?.split('?')[0] !== PATH) {
         socket.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
         return
       }
-      server.handleUpgrade(request, socket, head, (ws) => serveConnection(context, sessions, ws))
+      server.handleUpgrade(request, socket, head, (ws) => void new Connection(context, sessions, ws))
     },
     async close(): Promise<void> {
       for (const ws of server.clients) ws.terminate()

@@ -2,6 +2,7 @@ import { advanceRun, installStates, type InstallStatus, type RunKind, type RunSt
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import type { Tx } from '../store/transaction.ts'
+import { planSteps } from './plan-steps.ts'
 import { startSteps, type StartingStep } from './start-steps.ts'
 
 export type Run = {
@@ -11,13 +12,14 @@ export type Run = {
   kind: RunKind
   status: RunStatus
   cancel_requested_at: string | null
+  started_at: string | null
 }
 
 /** Locks are taken in one order everywhere: runs, installs, steps and jobs, audit heads; several of a kind by their id. */
 export async function lockRuns(tx: Tx, runIds: readonly string[]): Promise<Run[]> {
   if (runIds.length === 0) return []
   const { rows } = await sql<Run>`
-    select id, install_id, app_version_id, kind, status, cancel_requested_at
+    select id, install_id, app_version_id, kind, status, cancel_requested_at, started_at
     from run where id = any(${runIds}) order by id for update`.execute(tx.db)
   return rows
 }
@@ -93,11 +95,12 @@ async function endRuns(context: Context, tx: Tx, ended: readonly EndedRun[]): Pr
   }
   const installs = [...new Set(ended.map(({ run }) => run.install_id))].toSorted()
   const statuses = await lockInstalls(tx, installs)
-  for (const { run, end } of ended) await settleInstall(tx, run, end, statuses)
+  for (const { run, end } of ended) await settleInstall(context, tx, run, end, statuses)
   await activateLocked(context, tx, installs)
 }
 
 async function settleInstall(
+  context: Context,
   tx: Tx,
   run: Run,
   end: RunStatus,
@@ -107,13 +110,24 @@ async function settleInstall(
   if (!to || !installStates.can(statuses.get(run.install_id)!, to)) return
   await tx.db.updateTable('install').set({ status: to }).where('id', '=', run.install_id).execute()
   if (to === 'deprovisioned') {
-    await tx.db
+    const revoked = await tx.db
       .updateTable('agent')
       .set({ status: 'revoked' })
       .where('install_id', '=', run.install_id)
       .where('status', '=', 'enrolled')
+      .returning('id')
       .execute()
-    tx.nudge(`install:${run.install_id}`)
+    for (const { id } of revoked) {
+      tx.audit(run.install_id, {
+        actor: { type: 'server', id: context.serverId },
+        action: 'agent.revoked',
+        subject: { type: 'agent', id },
+        outcome: 'ok',
+        manifestDigest: null,
+        details: { run: run.id },
+      })
+      tx.nudge(`agent:${id}`)
+    }
   }
 }
 
@@ -121,6 +135,22 @@ function installStatusAfter(kind: RunKind, end: RunStatus): InstallStatus | unde
   if (kind === 'provision') return end === 'succeeded' ? 'active' : 'failed'
   if (kind === 'deprovision') return end === 'succeeded' ? 'deprovisioned' : 'failed'
   return undefined
+}
+
+/** While it waited, the runs ahead may have deployed more: everything that is there now must go. */
+async function planAgain(context: Context, tx: Tx, run: Run): Promise<void> {
+  const { content } = await tx.db
+    .selectFrom('app_version')
+    .select('content')
+    .where('id', '=', run.app_version_id)
+    .executeTakeFirstOrThrow()
+  const install = await tx.db
+    .selectFrom('install')
+    .select(['id', 'sandbox_type'])
+    .where('id', '=', run.install_id)
+    .executeTakeFirstOrThrow()
+  await tx.db.deleteFrom('step').where('run_id', '=', run.id).execute()
+  await planSteps(context, tx, run.id, install, { kind: 'deprovision' }, content)
 }
 
 /** One change at a time on an install: the oldest queued run starts when none is active. The caller may hold other runs. */
@@ -155,6 +185,7 @@ async function activateLocked(context: Context, tx: Tx, installIds: readonly str
     const to: InstallStatus | undefined =
       run.kind === 'provision' ? 'provisioning' : run.kind === 'deprovision' ? 'deprovisioning' : undefined
     if (to) await tx.db.updateTable('install').set({ status: to }).where('id', '=', run.install_id).execute()
+    if (run.kind === 'deprovision' && run.started_at === null) await planAgain(context, tx, run)
   }
   await advanceRuns(
     context,

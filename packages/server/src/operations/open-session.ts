@@ -14,7 +14,7 @@ import { knownJobs } from '../store/jobs.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { advance, lockRun } from './advance-run.ts'
 import { chainOf } from './audit-chains.ts'
-import { requeueJob } from './job-control.ts'
+import { endGoneJob, requeueJob } from './job-control.ts'
 
 type Hello = Extract<AgentFrame, { type: 'hello' }>
 
@@ -143,6 +143,7 @@ async function settleInventory(
   const result = reconcile(agentId, held, known)
   for (const jobId of result.requeue)
     await requeueJob(context, tx, jobId, agentId, 'the agent never received it')
+  for (const jobId of result.gone) await endGoneJob(context, tx, jobId, agentId)
   const kept = result.verdicts.filter((v) => v.verdict !== 'forget').map((v) => v.jobId)
   if (kept.length > 0) {
     await tx.db

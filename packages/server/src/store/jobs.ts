@@ -13,12 +13,12 @@ export interface ClaimedJob {
 
 type ClaimedRow = {
   id: string
+  /** Index of the claim that gets it. */
+  claim: number
   fence: number
-  agent_id: string
   manifest: string
   manifest_key_id: string
   manifest_signature: string
-  manifest_digest: string
   /** Not claimed: its manifest must be signed again first. */
   stale: boolean
 }
@@ -26,6 +26,7 @@ type ClaimedRow = {
 /** An agent with free slots. */
 export interface Claim {
   agentId: string
+  sessionId: string
   pool: string
   limit: number
 }
@@ -41,21 +42,18 @@ export async function claimJobs(context: Context, claims: readonly Claim[]): Pro
     await signStaleAgain(context, stale)
     claimed.push(...(await claimFresh(context, remaining(claims, claimed))))
   }
-  const jobs = new Map<string, ClaimedJob[]>(claims.map(({ agentId }) => [agentId, []]))
-  for (const row of claimed.filter((row) => !row.stale).toSorted((a, b) => (a.id < b.id ? -1 : 1))) {
+  const jobs = claims.map((): ClaimedJob[] => [])
+  for (const row of claimed.filter((r) => !r.stale).toSorted((a, b) => (a.id < b.id ? -1 : 1))) {
     const document = { text: row.manifest, keyId: row.manifest_key_id, signature: row.manifest_signature }
-    jobs.get(row.agent_id)!.push({ id: row.id, fence: row.fence, document })
+    jobs[row.claim]!.push({ id: row.id, fence: row.fence, document })
   }
-  // Two claims of one agent are an old session and its successor: the later one gets the jobs.
-  return claims.map(({ agentId }, index) =>
-    claims.findLastIndex((c) => c.agentId === agentId) === index ? jobs.get(agentId)! : [],
-  )
+  return jobs
 }
 
 function remaining(claims: readonly Claim[], claimed: readonly ClaimedRow[]): Claim[] {
-  return claims.map((claim) => ({
+  return claims.map((claim, index) => ({
     ...claim,
-    limit: claim.limit - claimed.filter((row) => row.agent_id === claim.agentId).length,
+    limit: claim.limit - claimed.filter((row) => !row.stale && row.claim === index).length,
   }))
 }
 
@@ -63,7 +61,10 @@ async function claimFresh(context: Context, claims: readonly Claim[]): Promise<C
   return (await claimStatement(context, claims, isoNow(context)).execute(context.db)).rows
 }
 
-/** Agents of one pool take turns. A job whose manifest has little time left, or an old key, is left for `signStaleAgain`. */
+/**
+ * Agents of one pool take turns. A session that was taken over cannot deliver any more, so it gets nothing. A job whose
+ * manifest has little time left, or an old key, is left for `signStaleAgain`.
+ */
 function claimStatement(context: Context, claims: readonly Claim[], at: string) {
   const seats = seatsOf(claims)
   const entry = assignedEntry(context, at)
@@ -71,23 +72,31 @@ function claimStatement(context: Context, claims: readonly Claim[], at: string) 
     replace(replace(replace(replace(replace(${template}, '@chain', coalesce(install_id, ${SERVER_CHAIN})), '@job', id),
       '@agent', agent_id), '@digest', manifest_digest), '"@fence"', fence::text)`
   return sql<ClaimedRow>`
-    with seats as materialized (
-      select pool, string_to_array(agents, ' ') as agents
-      from unnest(${seats.map((s) => s.pool)}::text[], ${seats.map((s) => s.agents.join(' '))}::text[]) as s(pool, agents)
+    with claims as materialized (
+      select c.n - 1 as claim, agent.id as agent_id
+      from unnest(${claims.map((c) => c.agentId)}::text[], ${claims.map((c) => c.sessionId)}::text[])
+        with ordinality as c(agent_id, session_id, n)
+      join agent on agent.id = c.agent_id and agent.session_id = c.session_id and agent.status = 'enrolled'
+      for share of agent
+    ), seats as materialized (
+      select pool, string_to_array(claims, ' ')::int[] as claims
+      from unnest(${seats.map((s) => s.pool)}::text[], ${seats.map((s) => s.claims.join(' '))}::text[]) as s(pool, claims)
     ), picked as materialized (
-      select oldest.id, seats.agents[oldest.n] as agent_id, oldest.fresh from seats cross join lateral (
+      select oldest.id, seats.claims[oldest.n] as claim, oldest.fresh from seats cross join lateral (
         select id, fresh, row_number() over (order by id) as n from (
           select id, manifest_key_id = ${context.keys.current().keyId}
             and (manifest::jsonb ->> 'issuedAt')::timestamptz > ${freshSince(context)} as fresh
           from job where pool = seats.pool and status = 'queued'
-          order by id limit cardinality(seats.agents) for update skip locked
+          order by id limit cardinality(seats.claims) for update skip locked
         ) as free
       ) as oldest
     ), claimed as (
-      update job set status = 'assigned', agent_id = picked.agent_id, assigned_at = ${at},
+      update job set status = 'assigned', agent_id = claims.agent_id, assigned_at = ${at},
         lease_until = ${isoNow(context, context.config.leaseSeconds)}
-      from picked where job.id = picked.id and picked.fresh
-      returning job.id, fence, job.agent_id, install_id, manifest, manifest_key_id, manifest_signature, manifest_digest
+      from picked join claims on claims.claim = picked.claim
+      where job.id = picked.id and picked.fresh
+      returning job.id, picked.claim, fence, job.agent_id, install_id, manifest, manifest_key_id, manifest_signature,
+        manifest_digest
     ), entries as (
       select id, install_id as chain, ${fill(entry.before)} as before, ${fill(entry.after)} as after from claimed
     ), pending as (
@@ -98,9 +107,10 @@ function claimStatement(context: Context, claims: readonly Claim[], at: string) 
         from entries where chain is not null group by chain order by chain
       ) as chains cross join lateral audit_append(chain, before, after) as heads
     )
-    select claimed.*, false as stale from claimed cross join (select count(*) from appended) as written
+    select id, claim, fence, manifest, manifest_key_id, manifest_signature, false as stale
+    from claimed cross join (select count(*) from appended) as written
     union all
-    select id, 0, '', null, '', '', '', '', true from picked where not fresh`
+    select id, claim, 0, '', '', '', true from picked where not fresh`
 }
 
 /** The audit entry of an assignment, with marks where the statement puts in what it picked: ids and digests only. */
@@ -124,15 +134,14 @@ function freshSince(context: Context): string {
   return isoNow(context, -context.config.manifestTtlSeconds / 2)
 }
 
-/** Per pool, which agent gets the first, the second, … job. Pure. */
-export function seatsOf(claims: readonly Claim[]): { pool: string; agents: string[] }[] {
-  const pools = new Map<string, Claim[]>()
-  for (const claim of claims) pools.set(claim.pool, [...(pools.get(claim.pool) ?? []), claim])
+/** Per pool, which claim gets the first, the second, … job. Pure. */
+export function seatsOf(claims: readonly Claim[]): { pool: string; claims: number[] }[] {
+  const pools = new Map<string, number[]>()
+  for (const [index, { pool }] of claims.entries()) pools.set(pool, [...(pools.get(pool) ?? []), index])
   return [...pools].map(([pool, here]) => {
-    const agents: string[] = []
-    for (let turn = 0; turn < Math.max(...here.map((c) => c.limit)); turn++)
-      for (const { agentId, limit } of here) if (turn < limit) agents.push(agentId)
-    return { pool, agents }
+    const turns = Math.max(...here.map((index) => claims[index]!.limit))
+    const seats = Array.from({ length: turns }, (_, turn) => here.filter((i) => turn < claims[i]!.limit))
+    return { pool, claims: seats.flat() }
   })
 }
 
@@ -147,19 +156,43 @@ export interface Started {
 
 export async function startJobs(context: Context, started: readonly Started[]): Promise<void[]> {
   const column = <K extends keyof Started>(name: K) => started.map((s) => s[name])
-  const { rows } = await sql<{ run_id: string | null }>`
-    with running as (
-      update job set status = 'running', started_at = s.at, confinement = s.confinement
-      from unnest(${column('jobId')}::text[], ${column('agentId')}::text[], ${column('fence')}::int[],
-        ${column('at')}::timestamptz[], ${column('confinement')}::text[]) as s(id, agent_id, fence, at, confinement)
-      where job.id = s.id and job.agent_id = s.agent_id and job.fence = s.fence and job.status in ('assigned', 'lost')
-      returning job.run_id, job.build_id
-    ), building as (
-      update build set status = 'running' from running where build.id = running.build_id and build.status = 'queued'
-    )
-    select run_id from running where run_id is not null`.execute(context.db)
-  context.hub.nudge(rows.map((row) => `run:${row.run_id}`))
+  await transact(context, async (tx) => {
+    const { rows } = await sql<StartedRow>`
+      with running as (
+        update job set status = 'running', started_at = s.at, confinement = s.confinement,
+          lease_until = ${isoNow(context, context.config.leaseSeconds)}
+        from unnest(${column('jobId')}::text[], ${column('agentId')}::text[], ${column('fence')}::int[],
+          ${column('at')}::timestamptz[], ${column('confinement')}::text[]) as s(id, agent_id, fence, at, confinement)
+        where job.id = s.id and job.agent_id = s.agent_id and job.fence = s.fence and job.status in ('assigned', 'lost')
+        returning job.id, job.agent_id, job.fence, job.confinement, install_id, run_id, build_id, manifest_digest
+      ), building as (
+        update build set status = 'running' from running where build.id = running.build_id and build.status = 'queued'
+      )
+      select * from running order by id`.execute(tx.db)
+    for (const row of rows) {
+      tx.audit(chainOf(row.install_id), {
+        actor: { type: 'agent', id: row.agent_id },
+        action: 'job.started',
+        subject: { type: 'job', id: row.id },
+        outcome: 'ok',
+        manifestDigest: row.manifest_digest,
+        details: { fence: row.fence, confinement: row.confinement },
+      })
+      tx.nudge(`job:${row.id}`)
+      if (row.run_id) tx.nudge(`run:${row.run_id}`)
+    }
+  })
   return started.map(() => undefined)
+}
+
+interface StartedRow {
+  id: string
+  agent_id: string
+  fence: number
+  confinement: string
+  install_id: string | null
+  run_id: string | null
+  manifest_digest: string
 }
 
 /** A job that waited for long, or across a change of keys, leaves with a manifest that has time left. */

@@ -2,6 +2,7 @@ import { entryParts, SERVER_CHAIN, type AuditFact, type AuditHead } from '@tenon
 import { sql } from 'kysely'
 import type pg from 'pg'
 import type { Context } from '../context.ts'
+import { isDeadlock } from './database.ts'
 import { statement, transactionOn, type Db, type TransactionConnection } from './statements.ts'
 
 /** A change in the making: its statements, the audit entries and hints that belong to it. */
@@ -29,6 +30,20 @@ export async function transactWithHeads<T>(
   context: Context,
   work: (tx: Tx) => Promise<T>,
 ): Promise<Committed<T>> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await attemptOnce(context, work)
+    } catch (error) {
+      if (attempt === ATTEMPTS || !isDeadlock(error)) throw error
+      context.log.warn({ err: error, attempt }, 'two changes waited for each other; this one is done again')
+    }
+  }
+}
+
+/** Postgres ended this one so that the other could go on: nothing of it happened. */
+const ATTEMPTS = 4
+
+async function attemptOnce<T>(context: Context, work: (tx: Tx) => Promise<T>): Promise<Committed<T>> {
   const client = await context.pool.connect()
   const connection = transactionOn(client)
   let broken: Error | undefined

@@ -1,0 +1,46 @@
+import { describe, expect, it } from 'vitest'
+import { readConfig } from './config.ts'
+
+const flags = ['--server', 'https://tenon.example', '--dir', '/var/lib/agent']
+
+describe('the configuration', () => {
+  it('has defaults for all but the server and the folder', () => {
+    expect(readConfig(flags, {}, '/opt/tenon')).toMatchObject({
+      serverUrl: 'https://tenon.example',
+      dir: '/var/lib/agent',
+      runtime: 'process',
+      slots: 4,
+      programs: '/opt/tenon',
+      storeKeyFile: '/var/lib/agent/store.key',
+      registry: undefined,
+      joinToken: undefined,
+    })
+  })
+
+  it('takes flags before variables', () => {
+    const env = { TENON_SERVER_URL: 'https://other', TENON_SLOTS: '9', HTTPS_PROXY: 'http://proxy:1' }
+    const config = readConfig([...flags, '--slots', '2'], env, '/opt')
+    expect(config).toMatchObject({ serverUrl: 'https://tenon.example', slots: 2 })
+    expect(config.proxy.httpsProxy).toBe('http://proxy:1')
+  })
+
+  it('takes a join token out of the environment at once, and has no flag for it', () => {
+    const env: Record<string, string | undefined> = { TENON_JOIN_TOKEN: 'tenonjoin.x' }
+    expect(readConfig(flags, env, '/opt').joinToken).toEqual({ value: 'tenonjoin.x' })
+    expect(env).toEqual({})
+    expect(() => readConfig([...flags, '--join-token', 'x'], {}, '/opt')).toThrow(/not usable/)
+  })
+
+  it.each([
+    [[], {}, /--server/],
+    [['--server', 'ftp://x', '--dir', '/d'], {}, /http or https/],
+    [[...flags, '--slots', '0'], {}, /--slots/],
+    [[...flags, '--runtime', 'magic'], {}, /--runtime/],
+    [[...flags, '--nonsense'], {}, /nonsense/],
+    [flags, { TENON_REGISTRY_URL: 'http://r' }, /belong together/],
+  ])('refuses %o with %o', (argv, env, message) => {
+    const read = () => readConfig(argv as string[], env, '/opt')
+    expect(read).toThrow(message)
+    expect(read).toThrow(expect.objectContaining({ code: 'bad_config', remedy: expect.any(String) }))
+  })
+})

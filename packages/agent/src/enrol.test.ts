@@ -1,0 +1,70 @@
+import { pino } from 'pino'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { makeSigningKey } from './crypto.ts'
+import { enrol } from './enrol.ts'
+import { ContractServer } from './testing/contract-server.ts'
+
+let server: ContractServer
+beforeEach(async () => {
+  server = await ContractServer.start()
+})
+afterEach(async () => {
+  await server.close()
+})
+
+function attempt(joinToken: string) {
+  return enrol({
+    serverUrl: server.url,
+    joinToken,
+    key: makeSigningKey(),
+    recipient: null,
+    hostname: 'host',
+    proxy: { httpsProxy: undefined, httpProxy: undefined, noProxy: undefined },
+    log: pino({ level: 'silent' }),
+    random: () => 0.01,
+    signal: AbortSignal.timeout(5000),
+  })
+}
+
+describe('enrolment', () => {
+  it('gives an identity with the server’s keys, also those made after the token', async () => {
+    const token = server.joinToken
+    server.rotateKey()
+    const identity = await attempt(token)
+    expect(identity).toMatchObject({ agentId: server.agentId, serverId: server.serverId, role: 'install' })
+    expect(Object.keys(identity.pinnedKeys)).toEqual(server.keys.map(({ link }) => link.keyId))
+  })
+
+  it('shows the token to no server but the one whose key it names', async () => {
+    const other = await ContractServer.start()
+    const token = other.joinToken
+    await other.close()
+    await expect(attempt(token)).rejects.toMatchObject({ code: 'server_not_proven' })
+    expect(server.agentPublicKey).toBe('')
+  })
+
+  it('shows the token to nobody who only repeats the public key', async () => {
+    const token = server.joinToken
+    const [first] = server.keys
+    server.keys[0] = { link: first!.link, key: makeSigningKey() }
+    await expect(attempt(token)).rejects.toMatchObject({ code: 'server_not_proven' })
+    expect(server.agentPublicKey).toBe('')
+  })
+
+  it('is over when the server says no, and says what to do', async () => {
+    server.enrolStatus = 409
+    const refused = attempt(server.joinToken)
+    await expect(refused).rejects.toMatchObject({ code: 'enrol_refused', remedy: expect.any(String) })
+  })
+
+  it('waits for a server that cannot answer yet', async () => {
+    server.enrolStatus = 503
+    const waiting = attempt(server.joinToken)
+    setTimeout(() => (server.enrolStatus = 200), 50)
+    expect(await waiting).toMatchObject({ agentId: server.agentId })
+  })
+
+  it('refuses a token of another form before it asks anybody', async () => {
+    await expect(attempt('tenonjoin.nonsense')).rejects.toMatchObject({ code: 'bad_config' })
+  })
+})

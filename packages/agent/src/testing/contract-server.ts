@@ -1,0 +1,290 @@
+import { randomBytes } from 'node:crypto'
+import http from 'node:http'
+import type { AddressInfo } from 'node:net'
+import {
+  keyStatement,
+  makeId,
+  signDocument,
+  signingBytes,
+  type IdKind,
+  type JobManifest,
+  type KeyLink,
+  type SignedDocument,
+} from '@tenon/core'
+import {
+  agentFrame,
+  decodeBulk,
+  enrolRequest,
+  formatJoinToken,
+  proveRequest,
+  WIRE_VERSION,
+  type AgentFrame,
+  type ServerFrame,
+} from '@tenon/protocol'
+import { WebSocketServer, type WebSocket } from 'ws'
+import { fingerprint, makeSigningKey, verify, type SigningKey } from '../crypto.ts'
+import { waitUntil } from './wait-until.ts'
+
+type Of<T extends AgentFrame['type']> = Extract<AgentFrame, { type: T }>
+type Welcome = Extract<ServerFrame, { type: 'welcome' }>
+
+export const newId = (kind: IdKind) => makeId(kind, Date.now(), randomBytes(10))
+
+/** The other side of the contract, straight from the schemas: strict about what it hears, and able to misbehave. */
+export class ContractServer {
+  readonly serverId = 'server-under-test'
+  readonly agentId = newId('agent')
+  role: 'build' | 'setup' | 'install' = 'install'
+  installId: string | null = newId('install')
+  readonly keys: { link: KeyLink; key: SigningKey }[] = []
+  readonly frames: AgentFrame[] = []
+  /** Log bytes by job, as far as they came without a gap. */
+  readonly logs = new Map<string, Buffer>()
+  sessions = 0
+  agentPublicKey = ''
+  /** Overrides, each for the part it names. */
+  onOpen: ((socket: WebSocket, frame: Of<'open'>) => void) | undefined
+  onHello: ((hello: Of<'hello'>) => Partial<Welcome> | undefined) | undefined
+  /** Returns true when it did all that is to be done. */
+  onFrame: ((frame: AgentFrame, socket: WebSocket) => boolean) | undefined
+  enrolStatus = 200
+  ackLogs = true
+  readonly problems: string[] = []
+  socket: WebSocket | undefined
+  readonly #http = http.createServer((request, response) => void this.#answer(request, response))
+  readonly #ws = new WebSocketServer({ noServer: true, perMessageDeflate: false })
+
+  static async start(): Promise<ContractServer> {
+    const server = new ContractServer()
+    server.rotateKey()
+    await new Promise<void>((resolve) => server.#http.listen(0, '127.0.0.1', resolve))
+    return server
+  }
+
+  private constructor() {
+    this.#http.on('upgrade', (request, socket, head) => {
+      this.#ws.handleUpgrade(request, socket, head, (ws) => this.#serve(ws))
+    })
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#http.address() as AddressInfo).port}`
+  }
+
+  get joinToken(): string {
+    const secret = randomBytes(32).toString('base64url')
+    return formatJoinToken({
+      id: newId('joinToken'),
+      secret,
+      fingerprint: fingerprint(this.keys[0]!.key.publicKey),
+    })
+  }
+
+  /** The new key is vouched for by the one before it. */
+  rotateKey(): void {
+    const key = makeSigningKey()
+    const keyId = newId('key')
+    const before = this.keys.at(-1)
+    const link = { keyId, publicKey: key.publicKey }
+    const signature = before ? before.key.sign(keyStatement(link)) : null
+    this.keys.push({ key, link: { ...link, signedBy: before?.link.keyId ?? null, signature } })
+  }
+
+  get current(): { link: KeyLink; key: SigningKey } {
+    return this.keys.at(-1)!
+  }
+
+  manifest(changes: Partial<JobManifest> = {}, fake: object = {}): JobManifest {
+    const now = Date.now()
+    return {
+      version: 1,
+      serverId: this.serverId,
+      jobId: newId('job'),
+      fence: 1,
+      kind: 'deploy',
+      target: { role: this.role, installId: this.installId },
+      operations: [
+        {
+          operation: 'deploy',
+          plugin: { name: 'script', repository: 'plugins/script', digest: null },
+          component: 'web',
+          artifacts: [],
+          approvedPlan: null,
+          config: { component: { fake: { [changes.kind ?? 'deploy']: fake as never } } },
+        },
+      ],
+      limits: { memoryBytes: 1e8, cpus: 1, pids: 100, timeoutSeconds: 60, graceSeconds: 1 },
+      issuedAt: new Date(now).toISOString(),
+      notBefore: new Date(now - 1000).toISOString(),
+      expiresAt: new Date(now + 3_600_000).toISOString(),
+      ...changes,
+    }
+  }
+
+  sign(manifest: JobManifest): SignedDocument {
+    return signDocument('job-manifest/1', manifest, this.current.link.keyId, this.current.key.sign)
+  }
+
+  send(frame: ServerFrame): void {
+    this.socket?.send(JSON.stringify(frame))
+  }
+
+  assign(manifest: JobManifest): void {
+    this.send({ type: 'job.assign', manifest: this.sign(manifest) })
+  }
+
+  cut(): void {
+    this.socket?.terminate()
+  }
+
+  cutAll(): void {
+    for (const client of this.#ws.clients) client.terminate()
+  }
+
+  all<T extends AgentFrame['type']>(type: T): Of<T>[] {
+    return this.frames.filter((frame): frame is Of<T> => frame.type === type)
+  }
+
+  /** The first frame of this type (about this job), present or to come. */
+  heard<T extends AgentFrame['type']>(type: T, jobId?: string): Promise<Of<T>> {
+    const isIt = (frame: Of<T>) => jobId === undefined || jobOf(frame) === jobId
+    return waitUntil(`a ${type} frame`, () => this.all(type).find(isIt))
+  }
+
+  async session(number = 1): Promise<void> {
+    await waitUntil(`session ${number}`, () => this.sessions >= number)
+  }
+
+  /** Throws when the agent said anything that the contract does not allow. */
+  async close(): Promise<void> {
+    this.cutAll()
+    this.#http.closeAllConnections()
+    await new Promise((resolve) => this.#http.close(resolve))
+    if (this.problems.length > 0) throw new Error(`the agent broke the contract: ${this.problems.join('; ')}`)
+  }
+
+  async #answer(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
+    let text = ''
+    for await (const part of request) text += String(part)
+    const reply = (status: number, body: unknown) => {
+      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+    }
+    const keys = this.keys.map(({ link }) => link)
+    const { serverId } = this
+    if (request.url === '/agent/v1/prove') {
+      const { nonce } = proveRequest.parse(JSON.parse(text))
+      const statement = signingBytes('server-challenge/1', {
+        agentId: '',
+        agentNonce: nonce,
+        nonce: '',
+        serverId,
+      })
+      const { link, key } = this.current
+      return reply(200, { serverId, keyId: link.keyId, signature: key.sign(statement), keys })
+    }
+    if (request.url === '/agent/v1/enrol') {
+      const { signature, ...rest } = enrolRequest.parse(JSON.parse(text))
+      if (!verify(rest.publicKey, signingBytes('agent-enrol/1', rest), signature)) this.problems.push('enrol')
+      this.agentPublicKey = rest.publicKey
+      if (this.enrolStatus !== 200) return reply(this.enrolStatus, { error: { code: 'no', message: 'used' } })
+      const { agentId, role, installId } = this
+      return reply(200, { agentId, serverId, role, installId, keys, at: new Date().toISOString() })
+    }
+    reply(404, {})
+  }
+
+  #serve(socket: WebSocket): void {
+    this.socket = socket
+    const nonce = randomBytes(24).toString('base64')
+    const streams = new Map<number, string>()
+    let agentNonce = ''
+    socket.on('error', () => undefined)
+    socket.on('message', (data: Buffer, isBinary) => {
+      if (isBinary) return this.#takeLog(socket, streams, data)
+      const parsed = agentFrame.safeParse(JSON.parse(data.toString()))
+      if (!parsed.success) return void this.problems.push(`bad frame: ${data.toString().slice(0, 200)}`)
+      const frame = parsed.data
+      this.frames.push(frame)
+      if (frame.type === 'open') {
+        agentNonce = frame.nonce
+        if (this.onOpen) return this.onOpen(socket, frame)
+        return this.challenge(socket, agentNonce, nonce)
+      }
+      if (frame.type === 'hello') return this.#welcome(socket, frame, { agentNonce, nonce })
+      if (this.onFrame?.(frame, socket)) return
+      this.#handle(socket, streams, frame)
+    })
+  }
+
+  challenge(socket: WebSocket, agentNonce: string, nonce: string, signWith = this.current): void {
+    const { agentId, serverId } = this
+    const statement = signingBytes('server-challenge/1', { agentId, agentNonce, nonce, serverId })
+    const keys = this.keys.map(({ link }) => link)
+    const signature = signWith.key.sign(statement)
+    const keyId = signWith.link.keyId
+    sendTo(socket, { type: 'challenge', wire: WIRE_VERSION, serverId, nonce, keyId, signature, keys })
+  }
+
+  #welcome(socket: WebSocket, hello: Of<'hello'>, nonces: { agentNonce: string; nonce: string }): void {
+    const { agentId, serverId } = this
+    const { bootCounter, bootId } = hello
+    const signed = { agentId, ...nonces, bootCounter, bootId, serverId, wire: WIRE_VERSION }
+    const bytes = signingBytes('agent-hello/1', signed)
+    if (!verify(this.agentPublicKey, bytes, hello.signature)) this.problems.push('hello signature')
+    const welcome: Welcome = {
+      type: 'welcome',
+      sessionId: newId('session'),
+      heartbeatSeconds: 0.2,
+      leaseSeconds: 30,
+      verdicts: hello.inventory.map(({ jobId, fence }) => ({ jobId, fence, verdict: 'keep' as const })),
+      auditHead: null,
+      eventSeq: 0,
+      at: new Date().toISOString(),
+    }
+    sendTo(socket, { ...welcome, ...this.onHello?.(hello) })
+    this.sessions += 1
+  }
+
+  #handle(socket: WebSocket, streams: Map<number, string>, frame: AgentFrame): void {
+    if (frame.type === 'heartbeat') sendTo(socket, { type: 'heartbeat.ack', at: new Date().toISOString() })
+    if (frame.type === 'event') this.#takeEvent(socket, frame)
+    if (frame.type === 'log.open') {
+      streams.set(frame.stream, frame.jobId)
+      const offset = this.logs.get(frame.jobId)?.byteLength ?? 0
+      sendTo(socket, { type: 'log.ack', stream: frame.stream, offset })
+    }
+    if (frame.type === 'job.finished') {
+      const { jobId, fence } = frame.report
+      const bytes = signingBytes('job-report/1', frame.report)
+      if (!verify(this.agentPublicKey, bytes, frame.signature)) this.problems.push('report signature')
+      sendTo(socket, { type: 'job.settled', jobId, fence, auditHead: null })
+    }
+  }
+
+  #takeEvent(socket: WebSocket, { event, signature }: Of<'event'>): void {
+    const bytes = signingBytes('agent-event/1', { ...event, agentId: this.agentId })
+    if (!verify(this.agentPublicKey, bytes, signature)) this.problems.push('event signature')
+    sendTo(socket, { type: 'event.ack', seq: event.seq, auditHead: null })
+  }
+
+  #takeLog(socket: WebSocket, streams: Map<number, string>, data: Buffer): void {
+    const frame = decodeBulk(data)
+    const jobId = frame && streams.get(frame.stream)
+    if (!frame || !jobId) return void this.problems.push('bulk frame of no stream')
+    const stored = this.logs.get(jobId) ?? Buffer.alloc(0)
+    if (frame.offset !== stored.byteLength) this.problems.push(`log gap at ${frame.offset}`)
+    const next = Buffer.concat([stored, frame.payload])
+    this.logs.set(jobId, next)
+    if (this.ackLogs) sendTo(socket, { type: 'log.ack', stream: frame.stream, offset: next.byteLength })
+  }
+}
+
+function sendTo(socket: WebSocket, frame: ServerFrame): void {
+  socket.send(JSON.stringify(frame))
+}
+
+function jobOf(frame: AgentFrame): string | null | undefined {
+  if (frame.type === 'job.finished') return frame.report.jobId
+  if (frame.type === 'event') return frame.event.jobId
+  return 'jobId' in frame ? frame.jobId : undefined
+}

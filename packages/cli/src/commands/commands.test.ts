@@ -1,0 +1,231 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { Refusal, startApi, type Api } from '../testing/api-server.ts'
+import { createHome, type Home } from '../testing/run-cli.ts'
+import { agent, app, AT, build, install, job, run, serverInfo, testId, token } from '../testing/values.ts'
+
+let api: Api
+let home: Home
+
+const page = <T>(...items: T[]) => ({ items, next: null })
+const joinToken = { joinToken: 'tenonjoin.x', expiresAt: AT }
+
+beforeEach(async () => {
+  home = await createHome()
+  api = await startApi({
+    'server.info': () => serverInfo(),
+    'apps.list': () => page(app()),
+    'apps.get': () => app(),
+    'builds.list': () => page(build()),
+    'builds.get': () => build(),
+    'builds.cancel': () => build({ status: 'canceled' }),
+    'installs.list': () => page(install()),
+    'installs.get': () => install(),
+    'installs.joinToken': () => joinToken,
+    'installs.deprovision': () => run({ kind: 'deprovision' }),
+    'installs.teardown': () => run({ kind: 'teardown' }),
+    'installs.create': () => ({
+      install: install({ status: 'provisioning' }),
+      run: run({ kind: 'provision' }),
+    }),
+    'secrets.list': () => page({ name: 'api-key', version: 2, delivered: true, setAt: AT }),
+    'runs.list': () => page(run()),
+    'runs.get': () => run(),
+    'runs.cancel': () => run({ status: 'canceled' }),
+    'steps.retry': () => run(),
+    'jobs.list': () => page(job()),
+    'jobs.get': () => job(),
+    'jobs.cancel': () => job({ status: 'canceled' }),
+    'jobs.settle': () => job({ status: 'failed', reason: 'forced' }),
+    'agents.list': () => page(agent()),
+    'agents.joinToken': () => joinToken,
+    'agents.revoke': () => agent({ status: 'revoked' }),
+    'tokens.list': () => page(token()),
+    'tokens.create': () => ({ token: token(), secret: 'tenon_secret' }),
+    'tokens.revoke': () => token({ revokedAt: AT }),
+  })
+})
+afterEach(() => api.stop())
+
+const JOB = testId('job')
+const RUN = testId('run')
+
+/** Command, what a person sees, and the API's value that a program gets. */
+const COMMANDS: [string[], RegExp, unknown][] = [
+  [['apps', 'list'], /^NAME +VERSION.*\nhello +1 /, page(app())],
+  [['apps', 'show', 'hello'], /web +script/, app()],
+  [['builds', 'list', '--app', 'hello'], /hello v1 +web +succeeded/, page(build())],
+  [['builds', 'show', testId('build')], /component +web/, build()],
+  [['builds', 'cancel', testId('build')], /is canceled/, build({ status: 'canceled' })],
+  [['installs', 'list'], /acme +hello +local +active +connected/, page(install())],
+  [['installs', 'show', 'acme'], /url=http:\/\/x key=\(sensitive\)/, install()],
+  [['installs', 'join-token', 'acme'], /^tenonjoin\.x\n$/, joinToken],
+  [
+    ['installs', 'secrets', 'list', 'acme'],
+    /api-key +2 +yes/,
+    page({ name: 'api-key', version: 2, delivered: true, setAt: AT }),
+  ],
+  [
+    ['installs', 'deprovision', 'acme', '--yes', '--detach'],
+    new RegExp(`^${RUN}\n$`),
+    run({ kind: 'deprovision' }),
+  ],
+  [
+    ['installs', 'teardown', 'acme', 'web', '--yes', '--detach'],
+    new RegExp(`^${RUN}\n$`),
+    run({ kind: 'teardown' }),
+  ],
+  [
+    ['installs', 'create', 'acme', '--app', 'hello', '--host', 'h', '--input', 'a=b=c', '--detach'],
+    new RegExp(`^${RUN}\n$`),
+    { install: install({ status: 'provisioning' }), run: run({ kind: 'provision' }) },
+  ],
+  [['runs', 'list', '--install', 'acme'], /deploy +acme +active +0\/2/, page(run())],
+  [['runs', 'show', RUN], /○ {3}deploy:web/, run()],
+  [['runs', 'cancel', RUN], /is canceled/, run({ status: 'canceled' })],
+  [['runs', 'retry', RUN, 'deploy:web', '--detach'], new RegExp(`^${RUN}\n$`), run()],
+  [['jobs', 'list', '--status', 'succeeded'], /deploy +succeeded +completed/, page(job())],
+  [['jobs', 'show', JOB], /fencing number +1/, job()],
+  [['jobs', 'why', JOB], /waits for nothing: it is succeeded/, null],
+  [['jobs', 'cancel', JOB], /is canceled/, job({ status: 'canceled' })],
+  [
+    ['jobs', 'settle', JOB, '--outcome', 'failed', '--reason', 'it burned'],
+    /settled as failed/,
+    job({ status: 'failed', reason: 'forced' }),
+  ],
+  [['agent', 'list'], /build +connected .+ 1\/4/, page(agent())],
+  [['agent', 'join-token', '--role', 'build'], /^tenonjoin\.x\n$/, joinToken],
+  [['agent', 'revoke', testId('agent')], /build on builder\) is revoked/, agent({ status: 'revoked' })],
+  [['tokens', 'list'], /ci +operator +active +never/, page(token())],
+  [
+    ['tokens', 'create', 'ci', '--role', 'operator'],
+    /^tenon_secret\n$/,
+    { token: token(), secret: 'tenon_secret' },
+  ],
+  [['tokens', 'revoke', testId('token')], /\(ci\) is revoked/, token({ revokedAt: AT })],
+]
+
+describe.each(COMMANDS)('tenon %j', (argv, seen, value) => {
+  it('shows a person what they asked for', async () => {
+    const ran = await home.run(argv, { env: api.env })
+    expect(ran.stdout).toMatch(seen)
+    expect(ran.code).toBe(0)
+  })
+
+  it('gives a program exactly the API’s value', async () => {
+    const ran = await home.run([...argv, '--json'], { env: api.env })
+    expect(JSON.parse(ran.stdout)).toEqual(value)
+    expect(ran.code).toBe(0)
+  })
+
+  it('answers a refusal with its code, its remedy and the request’s id', async () => {
+    const refuse = (code: 'not_found' | 'forbidden', remedy: string) => {
+      for (const name of Object.keys(api.handlers) as (keyof typeof api.handlers)[]) {
+        api.handlers[name] = () => {
+          throw new Refusal(code, 'no such thing', remedy)
+        }
+      }
+    }
+    refuse('not_found', 'look again')
+    const ran = await home.run(argv, { env: api.env })
+    expect(ran).toEqual({
+      code: 4,
+      stdout: '',
+      stderr: 'error: no such thing\nnext: look again\nrequest: req-test-1\n',
+    })
+    refuse('forbidden', 'ask')
+    expect((await home.run(argv, { env: api.env })).code).toBe(3)
+  })
+})
+
+describe('what is sent', () => {
+  it('is the inputs and the host of a new install, as an absolute path', async () => {
+    await home.run(
+      ['installs', 'create', 'acme', '--app', 'hello', '--host', 'h', '--input', 'a=b=c', '--detach'],
+      { env: api.env },
+    )
+    expect(api.callsOf('installs.create')[0]?.given.body).toEqual({
+      name: 'acme',
+      app: 'hello',
+      sandbox: { type: 'local', config: { host: { dir: `${home.home}/h` } } },
+      inputs: { a: 'b=c' },
+    })
+  })
+
+  it('is the id of a step that was named by its key', async () => {
+    await home.run(['runs', 'retry', RUN, 'deploy:web', '--detach'], { env: api.env })
+    expect(api.callsOf('steps.retry')[0]?.given.params['step']).toBe(run().steps[1]?.id)
+    expect((await home.run(['runs', 'retry', RUN, 'nope'], { env: api.env })).code).toBe(4)
+  })
+})
+
+describe('commands in general', () => {
+  it('refuse a destructive command without a yes', async () => {
+    const ran = await home.run(['installs', 'deprovision', 'acme'], { env: api.env })
+    expect(ran).toMatchObject({ code: 2, stderr: expect.stringContaining('next: add --yes') })
+    const asked = await home.run(['installs', 'deprovision', 'acme', '--detach'], {
+      env: api.env,
+      tty: 80,
+      stdin: 'no\r',
+    })
+    expect(asked.code).toBe(2)
+    expect(api.callsOf('installs.deprovision')).toEqual([])
+    expect(
+      (
+        await home.run(['installs', 'deprovision', 'acme', '--detach'], {
+          env: api.env,
+          tty: 80,
+          stdin: 'yes\r',
+        })
+      ).code,
+    ).toBe(0)
+  })
+
+  it('say where the next page is', async () => {
+    api.handlers['apps.list'] = () => ({ items: [app()], next: testId('app') })
+    expect((await home.run(['apps', 'list'], { env: api.env })).stderr).toBe(
+      `more: add --after ${testId('app')}\n`,
+    )
+  })
+
+  it('say what a job waits for', async () => {
+    const waiting = {
+      code: 'no_agent',
+      message: 'No agent has enrolled yet.',
+      since: AT,
+      remedy: 'Start one.',
+    }
+    api.handlers['jobs.get'] = () => job({ status: 'queued', waiting })
+    const ran = await home.run(['jobs', 'why', JOB], { env: api.env })
+    expect(ran.stdout).toMatch(/No agent has enrolled yet\.[^]+Start one\./)
+    expect(JSON.parse((await home.run(['jobs', 'why', JOB, '--json'], { env: api.env })).stdout)).toEqual(
+      waiting,
+    )
+  })
+
+  it.each([
+    [['nonsense'], 'unknown command'],
+    [['apps', 'list', '--nonsense'], 'unknown option'],
+    [['apps', 'list', '--limit', '0'], 'expected a whole number'],
+    [['jobs', 'list', '--status', 'odd'], 'Allowed choices'],
+    [['deploy'], 'missing required argument'],
+  ])('answer %j with how it is used', async (argv, words) => {
+    const ran = await home.run(argv, { env: api.env })
+    expect(ran).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining(words) })
+    expect(ran.stderr).toContain('next: add --help')
+  })
+
+  it('say that the server is away', async () => {
+    const ran = await home.run(['apps', 'list'], {
+      env: { TENON_URL: 'http://127.0.0.1:9', TENON_TOKEN: 'x' },
+    })
+    expect(ran).toMatchObject({ code: 6, stderr: expect.stringContaining('next:') })
+  })
+
+  it('say what they wait for when an answer takes longer than a second', async () => {
+    let answer = () => {}
+    api.handlers['apps.list'] = () => new Promise((resolve) => (answer = () => resolve(page(app()))))
+    const ran = home.run(['apps', 'list'], { env: api.env })
+    setTimeout(() => answer(), 1200)
+    expect((await ran).stderr).toContain(`waiting for ${api.url}`)
+  })
+})

@@ -1,0 +1,206 @@
+import { randomBytes } from 'node:crypto'
+import { createServer, request, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { isDigest } from '@tenon/oci'
+import fc from 'fast-check'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { soon, type JobRecord } from '../testing/job-api-server.ts'
+import { INSTALL_ID, JobWorld, type TestRegistry } from '../testing/job-world.ts'
+import { until } from '../testing/programs.ts'
+import { createProgressTeller } from './progress.ts'
+
+const TYPE = 'application/vnd.test'
+
+describe('the sync job', () => {
+  let world: JobWorld
+  let vendor: TestRegistry
+  const closers: (() => unknown)[] = []
+
+  beforeAll(async () => {
+    world = await JobWorld.create()
+    vendor = await world.registry()
+  })
+  afterAll(async () => {
+    for (const close of closers) close()
+    await world.close()
+  })
+
+  const start = async (install: TestRegistry, digests: string[], given: Partial<JobRecord> = {}) => {
+    const artifacts = digests.map((digest, index) => ({
+      name: `a${index}`,
+      repository: `apps/a${index}`,
+      digest,
+    }))
+    const plugin = { name: 'sync', repository: 'builtin/sync', digest: null }
+    const api = await world.jobApi([{ operation: 'sync', plugin, artifacts, component: null }], {
+      context: {
+        installId: INSTALL_ID,
+        hostSocket: null,
+        serverUrl: vendor.server.url,
+        programs: world.programs,
+        registry: { url: install.server.url, bearer: install.bearer() },
+      },
+      registryCredential: () => ({ registry: vendor.server.url, bearer: vendor.bearer(), expiresAt: soon() }),
+      ...given,
+    })
+    return { api, job: await world.startJob(api) }
+  }
+  const sync = async (install: TestRegistry, digests: string[], given: Partial<JobRecord> = {}) => {
+    const { api, job } = await start(install, digests, given)
+    const code = await job.ended
+    return { code, output: job.output(), record: api.record }
+  }
+  const push = (index: number, content: string) =>
+    world.push(vendor, `apps/a${index}`, { file: content }, TYPE)
+  const has = async (install: TestRegistry, index: number, digest: string) =>
+    isDigest(digest) && (await install.client.headManifest(`apps/a${index}`, digest)) !== undefined
+
+  /** A way to the vendor registry on which something happens in the middle of a blob. */
+  const flakyWay = async (bytesUntilThen: () => number, then: (to: ServerResponse) => void) => {
+    const to = new URL(vendor.server.url)
+    const proxy = createServer((incoming, outgoing) => {
+      const { method, url, headers } = incoming
+      const onward = request({ host: to.hostname, port: to.port, method, path: url, headers }, (answer) => {
+        outgoing.writeHead(answer.statusCode ?? 502, answer.headers)
+        let left = url?.includes('/blobs/') ? bytesUntilThen() : Number.POSITIVE_INFINITY
+        answer.on('data', (chunk: Buffer) => {
+          if (left <= 0) return
+          outgoing.write(chunk.subarray(0, left))
+          left -= chunk.length
+          if (left <= 0) then(outgoing)
+        })
+        answer.on('end', () => left > 0 && outgoing.end())
+      })
+      onward.on('error', () => outgoing.destroy())
+      incoming.pipe(onward)
+    })
+    await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve))
+    closers.push(() => {
+      proxy.close()
+      proxy.closeAllConnections()
+    })
+    return `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`
+  }
+
+  it('copies by digest, says how much, and finds everything in place the second time', async () => {
+    const install = await world.registry()
+    const digests = [await push(0, 'first'), await push(1, randomBytes(300_000).toString('hex'))]
+    const first = await sync(install, digests)
+    expect(first.output).toContain('sync succeeded')
+    expect(first.code).toBe(0)
+    expect(await has(install, 0, digests[0] ?? '')).toBe(true)
+    expect(await has(install, 1, digests[1] ?? '')).toBe(true)
+    expect(first.record.result?.data['artifacts']).toMatchObject([
+      { name: 'a0', repository: 'apps/a0', digest: digests[0], bytesSkipped: 0 },
+      { name: 'a1', repository: 'apps/a1', digest: digests[1] },
+    ])
+    const fractions = first.record.progress.map(({ fraction }) => fraction ?? 0)
+    expect(fractions).toEqual(fractions.toSorted((a, b) => a - b))
+    expect(fractions.at(-1)).toBe(1)
+
+    const second = await sync(install, digests)
+    expect(second.record.result?.data['artifacts']).toMatchObject([{ bytesCopied: 0 }, { bytesCopied: 0 }])
+  })
+
+  it('goes on where the connection broke', async () => {
+    const install = await world.registry()
+    const digest = await push(0, randomBytes(500_000).toString('hex'))
+    let cuts = 0
+    const limit = () => (++cuts <= 2 ? 100_000 : Number.POSITIVE_INFINITY)
+    const registry = await flakyWay(limit, (to) => to.destroy())
+    const { code, output } = await sync(install, [digest], {
+      registryCredential: () => ({ registry, bearer: vendor.bearer(), expiresAt: soon() }),
+    })
+    expect(output).toContain('sync succeeded')
+    expect(code).toBe(0)
+    expect(cuts).toBeGreaterThan(2)
+  })
+
+  it('asks for access again when what it has is no longer good', async () => {
+    const install = await world.registry()
+    const digest = await push(0, 'fresh')
+    let asked = 0
+    const { code } = await sync(install, [digest], {
+      registryCredential: () => {
+        asked += 1
+        return {
+          registry: vendor.server.url,
+          bearer: asked === 1 ? 'stale' : vendor.bearer(),
+          expiresAt: soon(),
+        }
+      },
+    })
+    expect(code).toBe(0)
+    expect(asked).toBe(2)
+  })
+
+  it('asks for access again before it runs out', async () => {
+    const install = await world.registry()
+    let asked = 0
+    const { code } = await sync(install, [await push(0, 'one'), await push(1, 'two')], {
+      registryCredential: () => {
+        asked += 1
+        return { registry: vendor.server.url, bearer: vendor.bearer(), expiresAt: new Date().toISOString() }
+      },
+    })
+    expect(code).toBe(0)
+    expect(asked).toBeGreaterThan(2)
+  })
+
+  it('fails with a code when the content is not there, access is refused for good, or there is no registry', async () => {
+    const install = await world.registry()
+    const absent = await sync(install, [`sha256:${'0'.repeat(64)}`])
+    expect(absent.code).toBe(1)
+    expect(absent.output).toMatch(/^error registry_failed: NOT_FOUND/m)
+    const refused = await sync(install, [await push(0, 'x')], {
+      registryCredential: () => ({ registry: vendor.server.url, bearer: 'forged', expiresAt: soon() }),
+    })
+    expect(refused.output).toMatch(/^error registry_failed: UNAUTHORIZED/m)
+    expect(refused.output).not.toContain('forged')
+    const { api } = await start(install, [])
+    const none = await sync(install, [], { context: { ...api.record.context, registry: null } })
+    expect(none.record.result?.data).toEqual({ code: 'registry_missing' })
+  })
+
+  it('stops in the middle of a blob when told to', async () => {
+    const install = await world.registry()
+    const digest = await push(0, randomBytes(400_000).toString('hex'))
+    let isReached = false
+    const registry = await flakyWay(
+      () => 100_000,
+      () => (isReached = true),
+    )
+    const { job, api } = await start(install, [digest], {
+      registryCredential: () => ({ registry, bearer: vendor.bearer(), expiresAt: soon() }),
+    })
+    await until('the blob', () => isReached)
+    job.child.kill('SIGTERM')
+    expect(await job.ended).toBe(1)
+    expect(api.record.result?.data).toEqual({ code: 'canceled' })
+    expect(await has(install, 0, digest)).toBe(false)
+  })
+})
+
+describe('the progress of a sync', () => {
+  it('never goes backwards and ends at one, whatever is reported', async () => {
+    const steps = fc.array(fc.record({ index: fc.nat(3), done: fc.nat(200), total: fc.nat(100) }))
+    await fc.assert(
+      fc.asyncProperty(steps, async (reports) => {
+        const told: number[] = []
+        const api = {
+          progress: async (_message: string, fraction: number | null) => void told.push(fraction ?? -1),
+        }
+        let now = 0
+        const teller = createProgressTeller(api, 4, () => (now += 1000))
+        for (const { index, done, total } of reports) {
+          teller.tell(index, { doneBytes: done, totalBytes: total, doneBlobs: 0, totalBlobs: 1 })
+          await Promise.resolve()
+        }
+        await teller.finish()
+        expect(told).toEqual(told.toSorted((a, b) => a - b))
+        expect(told.every((fraction) => fraction >= 0 && fraction <= 1)).toBe(true)
+        expect(told.at(-1)).toBe(1)
+      }),
+    )
+  })
+})

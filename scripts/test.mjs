@@ -1,0 +1,59 @@
+// Installs, builds what there is to build, runs the tests (arguments go to vitest), and names what could not be tried here.
+import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { ensureInstalled } from './ensure-installed.mjs'
+
+ensureInstalled()
+// Only after the installation: building needs its packages.
+const { bundle, entries, root } = await import('./build.mjs')
+
+const present = Object.keys(entries).filter((name) => existsSync(join(root, entries[name])))
+try {
+  await bundle(present)
+} catch {
+  console.error('The programs cannot be built, so their tests cannot run: see the errors above.')
+  process.exit(1)
+}
+console.log(`built: ${present.join(', ')}`)
+
+process.exitCode = await run(
+  join(root, 'node_modules', '.bin', 'vitest'),
+  ['run', ...process.argv.slice(2)],
+  {
+    stdio: 'inherit',
+  },
+)
+const absent = await absentParts()
+if (absent.length === 0) console.log('No real part is absent: nothing was skipped for one.')
+for (const [name, why] of absent) console.log(`skipped here: what needs ${name} (${why})`)
+
+/** The real parts that some tests need, each with a command that ends with 0 where the part is usable. */
+async function absentParts() {
+  const parts = [
+    ['bwrap', [['bwrap', '--ro-bind', '/', '/', '--unshare-pid', 'true']]],
+    ['docker', [['docker', 'info']]],
+    ['podman', [['podman', 'info']]],
+    ['kubernetes', [['kubectl', '--request-timeout=3s', 'get', '--raw', '/readyz']]],
+    ['terraform', [['terraform', 'version']]],
+    ['chromium', ['chromium', 'chromium-browser', 'google-chrome'].map((name) => [name, '--version'])],
+  ]
+  const found = await Promise.all(parts.map(async ([name, commands]) => [name, await whyAbsent(commands)]))
+  return found.filter(([, why]) => why !== undefined)
+}
+
+async function whyAbsent(commands) {
+  const codes = await Promise.all(
+    commands.map(([program, ...args]) => run(program, args, { stdio: 'ignore', timeout: 5000 })),
+  )
+  if (codes.includes(0)) return undefined
+  return codes.every((code) => code === 127) ? 'not installed' : 'installed, but it does not work here'
+}
+
+function run(program, args, options) {
+  return new Promise((done) => {
+    const child = spawn(program, args, { cwd: root, ...options })
+    child.on('error', () => done(127))
+    child.on('close', (code) => done(code ?? 1))
+  })
+}
