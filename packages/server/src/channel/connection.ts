@@ -13,7 +13,7 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { WebSocket } from 'ws'
 import type { Context } from '../context.ts'
-import { openSession, type Challenge, type OpenedSession } from '../operations/open-session.ts'
+import { type Challenge, type OpenedSession } from '../operations/open-session.ts'
 import { isDatabaseAway, isUnstorable } from '../store/database.ts'
 import { createDispatcher } from './dispatcher.ts'
 import { answerHeartbeat, handleFrame } from './frames.ts'
@@ -171,7 +171,7 @@ export class Connection {
   }
 
   async #welcome(challenge: Challenge, hello: Frame<'hello'>): Promise<void> {
-    const opened = await openSession(this.#context, challenge, hello)
+    const opened = await this.#sessions.desk.open({ challenge, hello })
     if (!opened.ok) return this.reject(opened.code, opened.message)
     const { verdicts, ...kept } = opened.session
     const session = this.#sessionOf(challenge.agentId, kept, hello.slots)

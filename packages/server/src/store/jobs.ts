@@ -1,4 +1,4 @@
-import { entryParts, SERVER_CHAIN, type KnownJob, type SignedDocument } from '@tenon/core'
+import { entryParts, SERVER_CHAIN, type JobStatus, type KnownJob, type SignedDocument } from '@tenon/core'
 import { sql } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
 import { chainOf } from '../operations/audit-chains.ts'
@@ -76,8 +76,10 @@ function claimStatement(context: Context, claims: readonly Claim[], at: string) 
       select c.n - 1 as claim, agent.id as agent_id
       from unnest(${claims.map((c) => c.agentId)}::text[], ${claims.map((c) => c.sessionId)}::text[])
         with ordinality as c(agent_id, session_id, n)
-      join agent on agent.id = c.agent_id and agent.session_id = c.session_id and agent.status = 'enrolled'
-      for share of agent
+      join (
+        select id, session_id from agent where id = any(${claims.map((c) => c.agentId)}) and status = 'enrolled'
+        order by id for share
+      ) as agent on agent.id = c.agent_id and agent.session_id = c.session_id
     ), seats as materialized (
       select pool, string_to_array(claims, ' ')::int[] as claims
       from unnest(${seats.map((s) => s.pool)}::text[], ${seats.map((s) => s.claims.join(' '))}::text[]) as s(pool, claims)
@@ -209,18 +211,19 @@ async function signStaleAgain(context: Context, jobIds: string[]): Promise<void>
   })
 }
 
-/** What the server believes about the jobs that an agent holds, and about those that the agent names. */
-export async function knownJobs(tx: Tx, agentId: string, named: string[]): Promise<KnownJob[]> {
-  const rows = await tx.db
-    .selectFrom('job')
-    .select(['id', 'fence', 'status', 'agent_id', 'cancel_requested_at'])
-    .where((eb) =>
-      eb.or([
-        eb.and([eb('agent_id', '=', agentId), eb('status', 'in', ['assigned', 'running', 'lost'])]),
-        ...(named.length > 0 ? [eb('id', 'in', named)] : []),
-      ]),
-    )
-    .execute()
+/** What the server believes about the jobs that agents hold, and about those that they name. */
+export async function knownJobs(tx: Tx, agentIds: string[], named: string[]): Promise<KnownJob[]> {
+  const { rows } = await sql<{
+    id: string
+    fence: number
+    status: JobStatus
+    agent_id: string | null
+    cancel_requested_at: string | null
+  }>`
+    select id, fence, status, agent_id, cancel_requested_at from job
+    where agent_id = any(${agentIds}) and status in ('assigned', 'running', 'lost')
+    union
+    select id, fence, status, agent_id, cancel_requested_at from job where id = any(${named})`.execute(tx.db)
   return rows.map((row) => ({
     jobId: row.id,
     fence: row.fence,
