@@ -26,6 +26,11 @@ export function statement(text: string, values: readonly unknown[]): pg.QueryCon
   return { text, values: [...values], ...(name === undefined ? {} : { name }) }
 }
 
+/** Another process migrated a table that a named statement reads: the connection must go, its plans cannot be made anew. */
+export function isStalePlan(error: unknown): boolean {
+  return (error as { code?: unknown }).code === '0A000'
+}
+
 /** Kysely on any free connection of a pool. */
 export function dbOn(pool: pg.Pool): Db {
   return kysely(async () => borrowed(await pool.connect()))
@@ -98,10 +103,20 @@ const borrowings = new WeakMap<pg.PoolClient, Connection>()
 
 /** One object per connection: Kysely knows connections by their identity. */
 function borrowed(client: pg.PoolClient): Connection {
-  return memo(borrowings, client, () => ({
-    query: (text, values) => client.query(statement(text, values)),
-    release: () => client.release(),
-  }))
+  return memo(borrowings, client, () => {
+    let isStale = false
+    return {
+      async query(text, values) {
+        try {
+          return await client.query(statement(text, values))
+        } catch (error) {
+          isStale ||= isStalePlan(error)
+          throw error
+        }
+      },
+      release: () => client.release(isStale),
+    }
+  })
 }
 
 function memo<K extends object, V>(map: WeakMap<K, V>, key: K, make: () => V): V {

@@ -3,7 +3,7 @@ import { sql } from 'kysely'
 import type pg from 'pg'
 import type { Context } from '../context.ts'
 import { isDeadlock } from './database.ts'
-import { statement, transactionOn, type Db, type TransactionConnection } from './statements.ts'
+import { isStalePlan, statement, transactionOn, type Db, type TransactionConnection } from './statements.ts'
 
 /** A change in the making: its statements, the audit entries and hints that belong to it. */
 export interface Tx {
@@ -34,13 +34,13 @@ export async function transactWithHeads<T>(
     try {
       return await attemptOnce(context, work)
     } catch (error) {
-      if (attempt === ATTEMPTS || !isDeadlock(error)) throw error
-      context.log.warn({ err: error, attempt }, 'two changes waited for each other; this one is done again')
+      if (attempt === ATTEMPTS || !(isDeadlock(error) || isStalePlan(error))) throw error
+      context.log.warn({ err: error, attempt }, 'a change could not be made; it is done again')
     }
   }
 }
 
-/** Postgres ended this one so that the other could go on: nothing of it happened. */
+/** Postgres ended this one, so that another could go on or since a table has changed: nothing of it happened. */
 const ATTEMPTS = 4
 
 async function attemptOnce<T>(context: Context, work: (tx: Tx) => Promise<T>): Promise<Committed<T>> {
@@ -54,6 +54,7 @@ async function attemptOnce<T>(context: Context, work: (tx: Tx) => Promise<T>): P
     return committed
   } catch (error) {
     await connection.rollback().catch((cause: Error) => (broken = cause))
+    if (isStalePlan(error)) broken = error as Error
     throw error
   } finally {
     client.release(broken)
