@@ -25,8 +25,10 @@ export async function createJobs(
   planned: readonly PlannedJob[],
 ): Promise<string[]> {
   if (planned.length === 0) return []
-  const jobs = planned.map(({ plan, owner }) => {
-    const id = context.newId('job')
+  // Ids of one millisecond are in no order by themselves; the queue must keep the order of the plan.
+  const ids = planned.map(() => context.newId('job')).toSorted()
+  const jobs = planned.map(({ plan, owner }, index) => {
+    const id = ids[index]!
     return { id, plan, owner, pool: poolOf(plan.role, plan.installId), ...signManifest(context, id, 1, plan) }
   })
   const column = <V>(value: (job: (typeof jobs)[number]) => V) => jobs.map(value)
