@@ -27,6 +27,8 @@ async function poll(context: Context, sessions: Sessions): Promise<void> {
   await context.keys.reload()
   sessions.announceKeys()
   const pools = sessions.pools()
+  // Taken now: an agent may leave while the statements run, and an empty list is no SQL.
+  const connected = sessions.agentIds()
   if (pools.size > 0) {
     const waiting = await context.db
       .selectFrom('job')
@@ -52,7 +54,7 @@ async function poll(context: Context, sessions: Sessions): Promise<void> {
     const here = await context.db
       .selectFrom('agent')
       .select('id as agent_id')
-      .where('id', 'in', sessions.agentIds())
+      .where('id', 'in', connected)
       .where((eb) => eb.or([eb('status', '!=', 'enrolled'), eb('process_id', '!=', context.processId)]))
       .execute()
     for (const { agent_id } of [...canceled, ...secrets, ...here]) if (agent_id) sessions.control(agent_id)
