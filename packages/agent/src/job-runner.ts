@@ -125,6 +125,15 @@ export class JobRunner {
     if (held) await held.life.cancel()
   }
 
+  /** The customer's own hand: needs no fencing number, since the job is the one that is here. */
+  async stopHere(jobId: string): Promise<HelloContent['inventory'][number] | undefined> {
+    const held = this.#held.get(jobId)
+    if (!held || held.closing) return undefined
+    await held.accepted
+    await held.life.cancel('customer')
+    return held.life.inventoried()
+  }
+
   /** The server has the result for good. What is left of the job goes once its log is shipped too. */
   async settled(jobId: string, fence: number): Promise<void> {
     const held = this.#find(jobId, fence)

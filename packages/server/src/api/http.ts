@@ -50,7 +50,7 @@ export async function createHttp(
     // A URL that cannot be read meets no hook and no handler.
     frameworkErrors: (error, request, reply) => {
       void reply.header('x-request-id', request.id)
-      return answerError(context, error, request as never, reply as never)
+      void answerError(context, error, request as never, reply as never)
     },
   }) as unknown as FastifyInstance
   app.setValidatorCompiler(validatorCompiler)
