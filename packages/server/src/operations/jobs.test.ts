@@ -27,8 +27,8 @@ beforeAll(async () => {
 })
 afterAll(() => tenant.stop())
 afterEach(async () => {
-  await tenant.assertSound()
   await settleEverything()
+  await tenant.assertSound()
 })
 
 const job = (id: string) => tenant.client.call('jobs.get', { params: { id } })
