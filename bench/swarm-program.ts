@@ -44,7 +44,7 @@ const handlers = {
     }
     await until(
       () => welcomes.length - before >= options.identities.length,
-      120_000,
+      240_000,
       'all agents are welcomed',
     )
   },
