@@ -13,6 +13,8 @@ const WARM_UP = 200
 /** Long enough that every agent's back-off has reached its cap when the server comes back. */
 const AWAY_MS = 15_000
 const CONNECTS_PER_SECOND = 250
+/** Whoever is not back by then counts as never. */
+const RECONNECT_MS = 120_000
 
 interface Swarm {
   child: Child<SwarmCommands>
@@ -53,14 +55,14 @@ async function benchReconnect(
   await world.restartServer('SIGKILL', AWAY_MS)
   const times = await Promise.all(
     swarms.map((swarm) =>
-      swarm.child.call('welcomed', { count: swarm.identities.length, withinMs: 120_000 }),
+      swarm.child.call('welcomed', { count: swarm.identities.length, withinMs: RECONNECT_MS }),
     ),
   )
   const seconds = times.flat().map((at) => (at - world.server.listeningAt) / 1000)
-  const last = Math.max(...seconds)
+  const last = seconds.length === agents ? Math.max(...seconds) : Number.POSITIVE_INFINITY
   return {
     name: `reconnect of ${agents} agents`,
-    measured: `${round(last)} s (half ${round(quantile(seconds, 0.5))} s)`,
+    measured: `${round(last)} s (half ${round(quantile(seconds, 0.5))} s, ${seconds.length} came)`,
     baseline: `${round(bareMs / 1000)} s for ${agents} bare WebSockets dialled at once (${round((last * 1000) / bareMs)}×)`,
     value: last,
     unit: ' s',

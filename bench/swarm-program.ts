@@ -44,7 +44,7 @@ const handlers = {
     }
     await until(
       () => welcomes.length - before >= options.identities.length,
-      120_000,
+      240_000,
       'all agents are welcomed',
     )
   },
@@ -54,9 +54,9 @@ const handlers = {
   forgetWelcomes() {
     welcomes = []
   },
-  /** When the last of `count` agents was welcomed, and when half of them were. */
+  /** When each of `count` agents was welcomed; fewer times when they were not all back in time. */
   async welcomed({ count, withinMs }: { count: number; withinMs: number }) {
-    await until(() => welcomes.length >= count, withinMs, `${count} agents are welcomed`)
+    await until(() => welcomes.length >= count, withinMs, 'all are back').catch(() => undefined)
     return welcomes.slice(0, count)
   },
   async waitSettled(count: number) {
