@@ -110,13 +110,11 @@ class FileIdentity implements Identity {
     return new Map(Object.entries(this.#stored.pinnedKeys))
   }
 
+  /** Holds at once: a manifest signed by a new key may be the next frame. On disk when it resolves. */
   pin(keys: ReadonlyMap<string, string>): Promise<void> {
-    const pinned = this.#writing.then(async () => {
-      const pinnedKeys = { ...this.#stored.pinnedKeys, ...Object.fromEntries(keys) }
-      const next = { ...this.#stored, pinnedKeys }
-      await write(this.#dir, next)
-      this.#stored = next
-    })
+    const pinnedKeys = { ...this.#stored.pinnedKeys, ...Object.fromEntries(keys) }
+    this.#stored = { ...this.#stored, pinnedKeys }
+    const pinned = this.#writing.then(() => write(this.#dir, this.#stored))
     this.#writing = pinned.catch(() => undefined)
     return pinned
   }
