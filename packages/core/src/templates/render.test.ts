@@ -60,6 +60,14 @@ describe('rendering', () => {
     expect(renderTemplate(template, { a: 'tea' }, { functions: quiet })).toBe('tea')
   })
 
+  it('ends with a TemplateError for data inside itself and for a method of nothing', () => {
+    const circle: unknown[] = []
+    circle.push(circle)
+    expect(errorOf(() => renderTemplate(parseTemplate('{{ . }}'), circle)).class).toBe('exec')
+    const template = parseTemplate('{{ (semver "1.0.0").Compare nil }}')
+    expect(errorOf(() => renderTemplate(template, null)).message).toContain('nil pointer')
+  })
+
   it('of one template may be done any number of times', () => {
     const template = parseTemplate('{{ $n := 0 }}{{ range .l }}{{ $n = add $n . }}{{ end }}{{ $n }}')
     expect([[1, 2], [3], []].map((l) => renderTemplate(template, { l }))).toEqual(['3', '3', '0'])
