@@ -17,10 +17,16 @@ function run(template: string): { outcome: string; seconds: number } {
   return { outcome, seconds: (user + system) / 1e6 }
 }
 
+const render = (template: string, limits: object) => () =>
+  renderTemplate(parseTemplate(template), undefined, { limits })
+
 const doubling = (use: string) =>
   `{{ $l := list 1 }}{{ $m := list 1 }}{{ range until 60 }}{{ $l = list $l $l }}{{ $m = list $m $m }}{{ end }}${use}`
 const many = (use: string, text: string) =>
   `{{ $s := repeat 1000000 ${text} }}{{ range until 1000 }}{{ $x := ${use} }}{{ end }}`
+
+const level = (name: string, of: string) =>
+  `${name}: &${name} [${Array.from({ length: 9 }, () => of).join(',')}]`
 
 const STEPS = 'limit of 250000 steps'
 const BYTES = 'limit of 8388608 bytes'
@@ -79,8 +85,6 @@ describe('a hostile template', () => {
   })
 
   it('with aliases upon aliases in YAML ends in bounded time', () => {
-    const level = (name: string, of: string) =>
-      `${name}: &${name} [${Array.from({ length: 9 }, () => of).join(',')}]`
     const yaml = ['a', 'b', 'c', 'd', 'e', 'f', 'g'].map((name, i, all) =>
       level(name, i ? `*${all[i - 1]}` : 'x'),
     )
@@ -90,8 +94,6 @@ describe('a hostile template', () => {
   })
 
   it('is held to the limits of the caller', () => {
-    const render = (template: string, limits: object) => () =>
-      renderTemplate(parseTemplate(template), undefined, { limits })
     expect(render('{{ range until 200 }}{{ end }}', { steps: 100 })).toThrow('limit of 100 steps')
     expect(render('{{ repeat 20 "x" }}', { outputBytes: 10 })).toThrow('limit of 10 bytes')
     expect(render('xxxxxxxxxxxx', { outputBytes: 10 })).toThrow('limit of 10 bytes')

@@ -9,7 +9,9 @@ import { ALL_FUNCTIONS } from './registry.ts'
 export { DEFAULT_LIMITS as DEFAULT_TEMPLATE_LIMITS, type TemplateLimits } from './budget.ts'
 export { TemplateError, type TemplateErrorClass } from './errors.ts'
 export type { MissingKey } from './evaluate.ts'
+export type { Functions as TemplateFunctions } from './functions.ts'
 export { templateReferences } from './references.ts'
+export { textFunction } from './text-function.ts'
 
 /** A parsed template. It holds no state of a rendering and may be rendered any number of times. */
 export interface Template extends Program {

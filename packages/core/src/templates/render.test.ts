@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { fn } from './functions.ts'
-import { parseTemplate, renderTemplate, renderText, TemplateError } from './index.ts'
+import { parseTemplate, renderTemplate, renderText, TemplateError, textFunction } from './index.ts'
 
 function errorOf(run: () => unknown): TemplateError {
   try {
@@ -53,11 +52,17 @@ describe('rendering', () => {
   })
 
   it('knows functions that are given to it', () => {
-    const functions = { shout: fn(['string'], (text) => `${text.toUpperCase()}!`) }
+    const functions = { shout: textFunction(1, (text) => `${text.toUpperCase()}!`) }
     const template = parseTemplate('{{ shout .a }}', { functions })
-    expect(renderTemplate(template, { a: 'tea' })).toBe('TEA!')
-    const quiet = { shout: fn(['string'], (text) => text) }
-    expect(renderTemplate(template, { a: 'tea' }, { functions: quiet })).toBe('tea')
+    expect(renderTemplate(template, { a: 'thé' })).toBe('THÉ!')
+    const hoarse = {
+      shout: textFunction(1, () => {
+        throw new Error('no voice')
+      }),
+    }
+    expect(() => renderTemplate(template, { a: 'thé' }, { functions: hoarse })).toThrow(
+      'error calling shout: no voice',
+    )
   })
 
   it('ends with a TemplateError for data inside itself and for a method of nothing', () => {
