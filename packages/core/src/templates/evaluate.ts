@@ -19,7 +19,7 @@ import {
 import { placeOf } from './place.ts'
 import type { ParsedTree } from './parser.ts'
 import { printValue } from './print.ts'
-import { GoList, GoMap, int, isObject, isTrue, typeName, type Value } from './values.ts'
+import { fromData, GoList, GoMap, int, isObject, isTrue, typeName, type Value } from './values.ts'
 
 export type MissingKey = 'default' | 'invalid' | 'zero' | 'error'
 
@@ -51,9 +51,10 @@ export class Evaluator {
     this.#treeName = program.name
   }
 
-  /** The output, as a byte string. Throws nothing but a TemplateError. */
-  run(data: Value): string {
+  /** The output for JSON data, as a byte string. Throws nothing but a TemplateError. */
+  run(json: unknown): string {
     try {
+      const data = fromData(json) ?? undefined
       const tree = this.#program.trees.get(this.#program.name)
       this.#variables.push({ name: '$', value: data })
       if (tree) this.#walkList(data, tree.root)

@@ -5,12 +5,13 @@ import { Evaluator, type MissingKey, type Program } from './evaluate.ts'
 import type { Functions } from './functions.ts'
 import { parseTrees } from './parser.ts'
 import { ALL_FUNCTIONS } from './registry.ts'
-import { fromData } from './values.ts'
 
 export { DEFAULT_LIMITS as DEFAULT_TEMPLATE_LIMITS, type TemplateLimits } from './budget.ts'
 export { TemplateError, type TemplateErrorClass } from './errors.ts'
 export type { MissingKey } from './evaluate.ts'
+export type { Functions as TemplateFunctions } from './functions.ts'
 export { templateReferences } from './references.ts'
+export { textFunction } from './text-function.ts'
 
 /** A parsed template. It holds no state of a rendering and may be rendered any number of times. */
 export interface Template extends Program {
@@ -54,7 +55,7 @@ export function renderTemplate(
 ): string | Uint8Array {
   const known = functions ? { ...template.functions, ...functions } : template.functions
   const evaluator = new Evaluator(template, known, missingKey, new Budget(limits))
-  const bytes = evaluator.run(fromData(data) ?? undefined)
+  const bytes = evaluator.run(data)
   return isValidUtf8(bytes) ? decodeText(bytes) : toUint8Array(bytes)
 }
 

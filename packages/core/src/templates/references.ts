@@ -18,8 +18,8 @@ export const EACH = '*'
 
 const ROOT: Sources = [[]]
 const UNKNOWN: Sources = []
-const MAX_PATH = 32
-const MAX_VISITS = 10_000
+const MAX_PATH = 24
+const MAX_VISITS = 1000
 
 /**
  * The ways into the data that a template reads, such as `['components', 'db', 'outputs', 'url']`, in order of

@@ -15,34 +15,22 @@ function itemsOf(value: Value, refusal: string, after = ''): Value[] {
   throw new CallError(`${refusal} type ${kindName(value)}${after}`)
 }
 
-const find = (name: string) => (value: Value) => itemsOf(value, `Cannot find ${name} on`)
-
-const [firstOf, lastOf, restOf, initialOf, reverseOf, uniqOf, withoutOf, hasOf] = [
-  'first',
-  'last',
-  'rest',
-  'initial',
-  'reverse',
-  'uniq',
-  'without',
-  'has',
-].map(find) as [Find, Find, Find, Find, Find, Find, Find, Find]
-type Find = ReturnType<typeof find>
+const found = (name: string, value: Value): Value[] => itemsOf(value, `Cannot find ${name} on`)
 
 const append = fn(['any', 'any'], (value, item) => list([...itemsOf(value, 'Cannot push on'), item]))
 const prepend = fn(['any', 'any'], (value, item) => list([item, ...itemsOf(value, 'Cannot prepend on')]))
-const first = fn(['any'], (value) => firstOf(value)[0] ?? null)
-const last = fn(['any'], (value) => lastOf(value).at(-1) ?? null)
-const reverse = fn(['any'], (value) => list(reverseOf(value).toReversed()))
+const first = fn(['any'], (value) => found('first', value)[0] ?? null)
+const last = fn(['any'], (value) => found('last', value).at(-1) ?? null)
+const reverse = fn(['any'], (value) => list(found('reverse', value).toReversed()))
 const compact = fn(['any'], (value) => list(itemsOf(value, 'Cannot compact on').filter(isTrue)))
 
 const rest = fn(['any'], (value) => {
-  const items = restOf(value)
+  const items = found('rest', value)
   return items.length ? list(items.slice(1)) : nilList()
 })
 
 const initial = fn(['any'], (value) => {
-  const items = initialOf(value)
+  const items = found('initial', value)
   return items.length ? list(items.slice(0, -1)) : nilList()
 })
 
@@ -51,16 +39,16 @@ const includes = (budget: Budget, items: readonly Value[], wanted: Value): boole
 
 const uniq = metered(['any'], (budget, value) => {
   const kept: Value[] = []
-  for (const item of uniqOf(value)) if (!includes(budget, kept, item)) kept.push(item)
+  for (const item of found('uniq', value)) if (!includes(budget, kept, item)) kept.push(item)
   return list(kept)
 })
 
 const without = meteredVariadic(['any'], 'any', (budget, value, ...omitted) =>
-  list(withoutOf(value).filter((item) => !includes(budget, omitted, item))),
+  list(found('without', value).filter((item) => !includes(budget, omitted, item))),
 )
 
 const has = metered(['any', 'any'], (budget, needle, haystack) =>
-  haystack === null ? false : includes(budget, hasOf(haystack), needle),
+  haystack === null ? false : includes(budget, found('has', haystack), needle),
 )
 
 function sliceable(value: Value): Value[] {

@@ -26,22 +26,23 @@ function extension(path: string): string {
   return dot < 0 ? '' : name.slice(dot)
 }
 
-const [Base, Dir, Clean, Ext] = [base, directory, clean, extension].map((change) =>
-  fn(['string'], change),
-) as [Path, Path, Path, Path]
-type Path = ReturnType<typeof fn>
+const changes = (change: (path: string) => string) => fn(['string'], change)
+const toBase = changes(base)
+const toDirectory = changes(directory)
+const toClean = changes(clean)
+const toExtension = changes(extension)
 const isAbs = fn(['string'], (path) => path.startsWith('/'))
 
 /** The system's paths are slash paths too: what is rendered runs on Linux. */
 export const PATH_FUNCTIONS: Functions = {
-  base: Base,
-  dir: Dir,
-  clean: Clean,
-  ext: Ext,
+  base: toBase,
+  dir: toDirectory,
+  clean: toClean,
+  ext: toExtension,
   isAbs,
-  osBase: Base,
-  osDir: Dir,
-  osClean: Clean,
-  osExt: Ext,
+  osBase: toBase,
+  osDir: toDirectory,
+  osClean: toClean,
+  osExt: toExtension,
   osIsAbs: isAbs,
 }

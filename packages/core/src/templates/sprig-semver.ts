@@ -1,3 +1,4 @@
+import { CallError } from './errors.ts'
 import { fn, type Functions, type GoFunction } from './functions.ts'
 import { satisfies } from './semver-constraint.ts'
 import { compareVersions, incremented, parseVersion, type SemVer, versionText } from './semver.ts'
@@ -24,7 +25,11 @@ class Version implements GoObject {
   }
 }
 
-const versionOf = (value: Value): SemVer => (value as Version).version
+function versionOf(value: Value): SemVer {
+  if (value instanceof Version) return value.version
+  throw new CallError('runtime error: invalid memory address or nil pointer dereference')
+}
+
 const uint = (value: bigint): Int => new Int(value, 'uint64')
 
 /** A method gets its receiver before its arguments. */

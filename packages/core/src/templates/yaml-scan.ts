@@ -179,7 +179,7 @@ export class YamlScanner {
     const body = style === '|' ? lines.join('\n') : foldLines(lines)
     const kept = body.replace(/\n*$/, '')
     if (hints.includes('-')) return kept
-    if (hints.includes('+')) return body && `${body}\n`
+    if (hints.includes('+')) return lines.length ? `${body}\n` : ''
     return kept && `${kept}\n`
   }
 
