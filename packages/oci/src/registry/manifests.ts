@@ -3,7 +3,7 @@ import { manifestBlobs, parseManifest } from '../manifest.ts'
 import type { Descriptor, OciManifest } from '../manifest.ts'
 import type { Digest } from '../reference.ts'
 import type { Exchange } from './exchange.ts'
-import { RegistryRefusal, sendBytes, sendEmpty } from './respond.ts'
+import { etag, isKnown, RegistryRefusal, sendBytes, sendEmpty, sendUnchanged } from './respond.ts'
 
 type Reference = { tag: string } | { digest: Digest }
 
@@ -42,10 +42,11 @@ const pullManifest = async (exchange: Exchange, repository: string, reference: R
   if (req.method === 'GET') {
     exchange.emit({ type: 'manifest.pulled', repository, digest: found.digest, ...tagOf(reference) })
   }
+  if (isKnown(req, found.digest)) return sendUnchanged(res, found.digest)
   sendBytes(res, 200, found.bytes, {
     'Content-Type': found.mediaType,
     'Docker-Content-Digest': found.digest,
-    ETag: `"${found.digest}"`,
+    ...etag(found.digest),
   })
 }
 

@@ -4,7 +4,7 @@ import { createReadStream } from 'node:fs'
 import { mkdir, open, readdir, rm, stat } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
-import { OciError } from '../errors.ts'
+import { isOciError, OciError } from '../errors.ts'
 import type { Digest } from '../reference.ts'
 import { errnoOf, exists, storageError, syncFolder, temporaryName, unlessMissing } from './durable-file.ts'
 
@@ -25,14 +25,26 @@ export interface FileUploads {
   /** A synced file with exactly the content of `digest`, for the caller to move away. */
   seal(repository: string, id: string, digest: Digest): Promise<string>
   remove(repository: string, id: string): Promise<void>
-  removeStale(olderThan: number): Promise<void>
+  /** Uploads of the repository, or of all. */
+  list(repository?: string): Promise<StoredUpload[]>
+}
+
+export interface StoredUpload {
+  path: string
+  bytes: number
+  touchedAt: number
 }
 
 export const createFileUploads = (folder: string, temporaryFolder: string): FileUploads => {
   const own = new Map<string, OwnPart>()
   const busy = new Set<string>()
 
-  const exclusively = async <T>(id: string, work: () => Promise<T>): Promise<T> => {
+  const drop = async (repository: string, id: string): Promise<void> => {
+    own.delete(id)
+    await rm(join(folder, folderName(repository, id)), { recursive: true, force: true })
+  }
+
+  const exclusively = async <T>(repository: string, id: string, work: () => Promise<T>): Promise<T> => {
     if (busy.has(id)) {
       throw new OciError('RANGE_INVALID', 'Another request writes this upload; ask for its status and go on')
     }
@@ -40,7 +52,10 @@ export const createFileUploads = (folder: string, temporaryFolder: string): File
     try {
       return await work()
     } catch (error) {
-      throw storageError(error)
+      const failure = storageError(error)
+      // A full disk gets back at once what can hardly be finished; the client starts again later.
+      if (isOciError(failure, 'STORAGE_FULL')) await drop(repository, id)
+      throw failure
     } finally {
       busy.delete(id)
     }
@@ -53,21 +68,24 @@ export const createFileUploads = (folder: string, temporaryFolder: string): File
   }
 
   const remove = async (repository: string, id: string): Promise<void> => {
-    const path = await folderOf(repository, id)
-    own.delete(id)
-    await rm(path, { recursive: true, force: true })
+    await folderOf(repository, id)
+    await drop(repository, id)
   }
 
   return {
     create: async (repository) => {
       const id = randomBytes(16).toString('hex')
-      await mkdir(join(folder, folderName(repository, id)))
-      await syncFolder(folder)
-      return id
+      try {
+        await mkdir(join(folder, folderName(repository, id)))
+        await syncFolder(folder)
+        return id
+      } catch (error) {
+        throw storageError(error)
+      }
     },
     size: async (repository, id) => sizeOf(await readParts(await folderOf(repository, id))),
     append: (repository, id, offset, source) =>
-      exclusively(id, async () => {
+      exclusively(repository, id, async () => {
         const path = await folderOf(repository, id)
         const size = sizeOf(await readParts(path))
         if (offset !== undefined && offset !== size) {
@@ -79,7 +97,7 @@ export const createFileUploads = (folder: string, temporaryFolder: string): File
         return appendNew(own, id, path, size, source)
       }),
     seal: (repository, id, digest) =>
-      exclusively(id, async () => {
+      exclusively(repository, id, async () => {
         const path = await folderOf(repository, id)
         const parts = await readParts(path)
         const mine = own.get(id)
@@ -99,7 +117,7 @@ export const createFileUploads = (folder: string, temporaryFolder: string): File
         return sealed.file
       }),
     remove,
-    removeStale: (olderThan) => removeStale(folder, olderThan),
+    list: (repository) => listUploads(folder, repository),
   }
 }
 
@@ -247,15 +265,21 @@ const syncFile = async (file: string): Promise<void> => {
   }
 }
 
-const removeStale = async (folder: string, olderThan: number): Promise<void> => {
-  for (const name of await readdir(folder)) {
-    const path = join(folder, name)
-    const inside = (await unlessMissing(readdir(path))) ?? []
-    const times = await Promise.all(
-      [path, ...inside.map((file) => join(path, file))].map(
-        async (each) => (await unlessMissing(stat(each)))?.mtimeMs ?? 0,
-      ),
-    )
-    if (Math.max(...times) < olderThan) await rm(path, { recursive: true, force: true })
+const listUploads = async (folder: string, repository: string | undefined): Promise<StoredUpload[]> => {
+  const suffix = repository === undefined ? '' : folderName(repository, '')
+  const names = (await readdir(folder)).filter((name) => name.endsWith(suffix))
+  return Promise.all(names.map((name) => statUpload(join(folder, name))))
+}
+
+const statUpload = async (path: string): Promise<StoredUpload> => {
+  const inside = (await unlessMissing(readdir(path))) ?? []
+  const files = await Promise.all(
+    [path, ...inside.map((file) => join(path, file))].map((each) => unlessMissing(stat(each))),
+  )
+  const [, ...parts] = files
+  return {
+    path,
+    bytes: parts.reduce((sum, part) => sum + (part?.size ?? 0), 0),
+    touchedAt: Math.max(0, ...files.map((file) => file?.mtimeMs ?? 0)),
   }
 }
