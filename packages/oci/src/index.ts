@@ -18,6 +18,8 @@ export { createContentCheck, createVerifier, sha256Digest, verifyBytes } from '.
 export type { ContentCheck } from './digest.ts'
 export { isOciError, OciError } from './errors.ts'
 export type { OciErrorCode } from './errors.ts'
+export { collectGarbage } from './garbage.ts'
+export type { GarbageOptions, GarbageReport } from './garbage.ts'
 export { isIndexMediaType, manifestBlobs, mediaTypes, parseManifest } from './manifest.ts'
 export type { Descriptor, OciManifest } from './manifest.ts'
 export {
@@ -41,4 +43,13 @@ export { authorizeWith, createTokenIssuer } from './registry/token.ts'
 export type { Grant, RepositoryGrant, TokenCheck, TokenIssuer } from './registry/token.ts'
 export { createFileStorage } from './storage/file-storage.ts'
 export type { FileStorageOptions } from './storage/file-storage.ts'
-export type { ByteRange, PutManifestOptions, Storage, StoredManifest } from './storage/storage.ts'
+export type {
+  ByteRange,
+  Kept,
+  PutManifestOptions,
+  Storage,
+  StorageUpkeep,
+  StoredManifest,
+} from './storage/storage.ts'
+export { registryUsage } from './usage.ts'
+export type { RegistryUsage, RepositoryUsage } from './usage.ts'

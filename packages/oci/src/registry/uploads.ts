@@ -22,7 +22,8 @@ export const startUpload = async (exchange: Exchange, repository: string): Promi
   try {
     await storage.appendUpload(repository, id, 0, bodyOf(exchange))
   } catch (error) {
-    await storage.cancelUpload(repository, id)
+    // What failed is the reason to tell, also when the upload is gone already.
+    await storage.cancelUpload(repository, id).catch(() => {})
     throw error
   }
   await storage.commitUpload(repository, id, digest)

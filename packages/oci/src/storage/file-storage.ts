@@ -83,7 +83,8 @@ export const createFileStorage = async (dir: string, options: FileStorageOptions
     getManifest: async (repository, digest) => {
       const found = await readMark(paths, repository, digest)
       if (found === undefined) return undefined
-      const bytes = await readFile(paths.content(digest))
+      const bytes = await unlessMissing(readFile(paths.content(digest)))
+      if (bytes === undefined) return undefined
       verifyBytes(bytes, digest)
       return { digest, mediaType: found.mediaType, bytes }
     },
