@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import { createContentCheck } from '../digest.ts'
 import { isOciError, OciError } from '../errors.ts'
 import type { Digest } from '../reference.ts'
-import { aborted, pause, retryDelay, TransientFailure, unavailable } from './retry.ts'
+import { aborted, TransientFailure, waitOrGiveUp } from './retry.ts'
 import { anySignal, discard } from './transport.ts'
 import type { Transport, WireAnswer } from './transport.ts'
 
@@ -75,8 +75,7 @@ async function* readResuming(
       const failure =
         error instanceof TransientFailure ? error : new TransientFailure('A blob broke off', { cause: error })
       failures++
-      if (failures >= transport.retry.attempts) throw unavailable(failure)
-      await pause(retryDelay(transport.retry, failures, failure.retryAfterMs), signal)
+      await waitOrGiveUp(transport.retry, failures, failure, signal)
     }
     answer = undefined
   }
