@@ -204,15 +204,24 @@ const sendRest = async (
   return transport.follow(answer.header('location'), session)
 }
 
-/** `0-0` means one byte or none: not worth resuming, nor is a session the registry forgot. */
+/**
+ * Where to go on. An empty PATCH settles it: what an earlier connection still had in its buffers is then
+ * written or refused, so the offset holds. Registries that do not take one are asked for the status.
+ */
 const resumePoint = async (
   transport: Transport,
   session: string,
   signal: AbortSignal | undefined,
 ): Promise<{ location: string; offset: number } | undefined> => {
-  const expect = [202, 204, 400, 404]
-  const answer = await transport.once({ method: 'GET', path: session, expect, signal })
-  await discard(answer)
+  const ask = async (method: 'GET' | 'PATCH', expect: number[]): Promise<WireAnswer> => {
+    const headers = method === 'GET' ? {} : { ...noBody, 'content-type': octets }
+    const answer = await transport.once({ method, path: session, headers, expect, signal })
+    await discard(answer)
+    return answer
+  }
+  const settled = await ask('PATCH', [202, 400, 404, 405, 411, 416])
+  const answer = settled.status === 202 ? settled : await ask('GET', [202, 204, 400, 404])
+  // `0-0` means one byte or none: not worth resuming, nor is a session the registry forgot.
   const last = /^(?:bytes=)?0-(\d{1,15})$/.exec(answer.header('range') ?? '')?.[1]
   if (answer.status >= 400 || last === undefined || last === '0') return undefined
   const location = answer.header('location')

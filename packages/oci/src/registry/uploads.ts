@@ -83,7 +83,8 @@ const mounted = async (exchange: Exchange, repository: string): Promise<boolean>
 
 const append = async (exchange: Exchange, repository: string, id: string): Promise<number> => {
   const { storage } = exchange
-  if (!hasBody(exchange)) return storage.uploadSize(repository, id)
+  // An empty PATCH is how a client that resumes makes sure that nobody else writes any more.
+  if (!hasBody(exchange) && exchange.req.method !== 'PATCH') return storage.uploadSize(repository, id)
   try {
     return await storage.appendUpload(repository, id, chunkStart(exchange), bodyOf(exchange))
   } catch (error) {

@@ -37,20 +37,31 @@ export interface StoredUpload {
 
 export const createFileUploads = (folder: string, temporaryFolder: string): FileUploads => {
   const own = new Map<string, OwnPart>()
-  const busy = new Set<string>()
+  const busy = new Map<string, Writer>()
 
   const drop = async (repository: string, id: string): Promise<void> => {
     own.delete(id)
     await rm(join(folder, folderName(repository, id)), { recursive: true, force: true })
   }
 
-  const exclusively = async <T>(repository: string, id: string, work: () => Promise<T>): Promise<T> => {
-    if (busy.has(id)) {
-      throw new OciError('RANGE_INVALID', 'Another request writes this upload; ask for its status and go on')
+  /**
+   * One request at a time writes an upload. A newer one takes over: who resumes has given up the older,
+   * whose connection may take long to be noticed as dead.
+   */
+  const exclusively = async <T>(
+    repository: string,
+    id: string,
+    work: (writer: Writer) => Promise<T>,
+  ): Promise<T> => {
+    for (let older = busy.get(id); older !== undefined; older = busy.get(id)) {
+      older.stop()
+      await older.done
     }
-    busy.add(id)
+    let finished = (): void => {}
+    const writer = createWriter(new Promise<void>((resolve) => (finished = resolve)))
+    busy.set(id, writer)
     try {
-      return await work()
+      return await work(writer)
     } catch (error) {
       const failure = storageError(error)
       // A full disk gets back at once what can hardly be finished; the client starts again later.
@@ -58,6 +69,7 @@ export const createFileUploads = (folder: string, temporaryFolder: string): File
       throw failure
     } finally {
       busy.delete(id)
+      finished()
     }
   }
 
@@ -85,7 +97,8 @@ export const createFileUploads = (folder: string, temporaryFolder: string): File
     },
     size: async (repository, id) => sizeOf(await readParts(await folderOf(repository, id))),
     append: (repository, id, offset, source) =>
-      exclusively(repository, id, async () => {
+      exclusively(repository, id, async (writer) => {
+        const chunks = writer.until(source)
         const path = await folderOf(repository, id)
         const size = sizeOf(await readParts(path))
         if (offset !== undefined && offset !== size) {
@@ -93,8 +106,8 @@ export const createFileUploads = (folder: string, temporaryFolder: string): File
         }
         const mine = own.get(id)
         if (mine !== undefined && mine.size === size)
-          return appendOwn(own, id, mine, join(path, partName(0)), source)
-        return appendNew(own, id, path, size, source)
+          return appendOwn(own, id, mine, join(path, partName(0)), chunks)
+        return appendNew(own, id, path, size, chunks)
       }),
     seal: (repository, id, digest) =>
       exclusively(repository, id, async () => {
@@ -122,6 +135,38 @@ export const createFileUploads = (folder: string, temporaryFolder: string): File
 }
 
 const MAX_REMEMBERED = 1000
+
+interface Writer {
+  stop(): void
+  done: Promise<void>
+  /** The source until it ends or the writer is stopped, even while the source is silent. */
+  until(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array>
+}
+
+const createWriter = (done: Promise<void>): Writer => {
+  let stop = (): void => {}
+  let isStopped = false
+  const takenOver = (): OciError =>
+    new OciError('RANGE_INVALID', 'Another request goes on with this upload; ask for its status')
+  const nextOf = (iterator: AsyncIterator<Uint8Array>): Promise<IteratorResult<Uint8Array>> =>
+    new Promise((resolve, reject) => {
+      stop = () => reject(takenOver())
+      if (isStopped) stop()
+      else iterator.next().then(resolve, reject)
+    })
+  return {
+    done,
+    stop: () => {
+      isStopped = true
+      stop()
+    },
+    async *until(source) {
+      const iterator = source[Symbol.asyncIterator]()
+      for (let next = await nextOf(iterator); next.done !== true; next = await nextOf(iterator))
+        yield next.value
+    },
+  }
+}
 
 interface OwnPart {
   hash: Hash
