@@ -105,9 +105,10 @@ const attemptUpload = async (
     state.furthest = offset
     state.failures = 0
   }
-  if (resumed === undefined || offset === 0)
+  if (resumed === undefined || offset === 0) {
+    if (resumed !== undefined) await abandon(transport, resumed.location)
     await state.opened(await open(transport, upload.repository, signal))
-  else await state.opened(resumed.location)
+  } else await state.opened(resumed.location)
   const session = state.session ?? ''
   if (offset === 0 && upload.size <= SMALL_BYTES) {
     return finish(transport, upload, session, await bodyFrom(upload, 0), signal)
@@ -221,13 +222,13 @@ const resumePoint = async (
   }
   const settled = await ask('PATCH', [202, 400, 404, 405, 411, 416])
   const answer = settled.status === 202 ? settled : await ask('GET', [202, 204, 400, 404])
-  // `0-0` means one byte or none: not worth resuming, nor is a session the registry forgot.
-  const last = /^(?:bytes=)?0-(\d{1,15})$/.exec(answer.header('range') ?? '')?.[1]
-  if (answer.status >= 400 || last === undefined || last === '0') return undefined
+  if (answer.status >= 400) return undefined
+  const last = /^(?:bytes=)?0-(\d{1,15})$/.exec(answer.header('range') ?? '')?.[1] ?? '0'
   const location = answer.header('location')
+  // `0-0` means one byte or none, which is not worth finding out.
   return {
     location: location === undefined ? session : transport.follow(location, session),
-    offset: Number(last) + 1,
+    offset: last === '0' ? 0 : Number(last) + 1,
   }
 }
 
