@@ -15,13 +15,13 @@ import { lockFolder } from './folder-lock.ts'
 import { bootIdentity, loadOrMakeKey, saveIdentity, type Identity } from './identity.ts'
 import { serveJobApi } from './job-api/server.ts'
 import { prepareSocket } from './job-api/socket-folder.ts'
-import { CLOCK_SKEW_MS } from './job-decisions.ts'
 import { createJobDesk } from './job-desk.ts'
 import { JobRunner } from './job-runner.ts'
 import { Journal } from './journal.ts'
 import {
   applyEntry,
   emptyState,
+  forgetExpired,
   snapshotEntries,
   type JournalEntry,
   type JournalState,
@@ -183,6 +183,7 @@ class RunningAgent implements Agent {
       clock,
       target: { role, installId },
       keys: () => identity.pinnedKeys,
+      skewMs: config.clockSkewMs,
       slots: new Slots(config.slots),
       spec: {
         node: process.execPath,
@@ -271,7 +272,10 @@ class RunningAgent implements Agent {
     const journal = await Journal.open<JournalEntry>({
       file: path.join(config.dir, 'journal.jsonl'),
       apply: (entry) => applyEntry(state, entry),
-      snapshot: () => snapshotEntries(state, clock() - 2 * CLOCK_SKEW_MS),
+      snapshot: () => {
+        forgetExpired(state, clock() - 2 * config.clockSkewMs)
+        return snapshotEntries(state)
+      },
     })
     this.#cleanups.push(() => journal.close())
     for (const problem of journal.problems) {

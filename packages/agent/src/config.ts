@@ -26,6 +26,8 @@ export interface AgentConfig {
   logLevel: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'silent'
   /** What is shipped of one job's log. */
   maxLogBytes: number
+  /** How far the clocks of server and agent may be apart when a manifest's times are judged. */
+  clockSkewMs: number
 }
 
 type Environment = Record<string, string | undefined>
@@ -50,6 +52,7 @@ const settings = z.object({
   programs: optionalText,
   logLevel: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
   maxLogBytes: z.coerce.number().int().min(65_536).default(67_108_864),
+  clockSkewSeconds: z.coerce.number().min(0).max(3600).default(300),
 })
 
 /** Flags, and the variable that each stands for. A join token has no flag: arguments are seen by everybody. */
@@ -68,6 +71,7 @@ const SOURCES: Record<keyof z.infer<typeof settings>, { flag?: string; variable:
   programs: { flag: 'programs', variable: 'TENON_PROGRAMS_DIR' },
   logLevel: { flag: 'log-level', variable: 'TENON_LOG_LEVEL' },
   maxLogBytes: { variable: 'TENON_MAX_LOG_BYTES' },
+  clockSkewSeconds: { variable: 'TENON_CLOCK_SKEW_SECONDS' },
 }
 
 /** The only reader of arguments and environment. `programs` is the folder of the running program. */
@@ -101,6 +105,7 @@ export function readConfig(argv: string[], env: Environment, programs: string): 
     },
     logLevel: value.logLevel,
     maxLogBytes: value.maxLogBytes,
+    clockSkewMs: value.clockSkewSeconds * 1000,
   }
 }
 

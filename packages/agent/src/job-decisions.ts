@@ -13,15 +13,13 @@ import { verify } from './crypto.ts'
 import type { JobRecord, JournalState } from './journal-state.ts'
 import type { JobExit, JobHandle } from './runtime/runtime.ts'
 
-/** How far the clocks of server and agent may be apart. */
-export const CLOCK_SKEW_MS = 300_000
-
 export interface AssignCheck {
   document: SignedDocument
   keys: ReadonlyMap<string, string>
   serverId: string
   target: ManifestTarget
   nowMs: number
+  skewMs: number
   state: Pick<JournalState, 'jobs' | 'seen'>
 }
 
@@ -33,8 +31,8 @@ export type AssignVerdict =
 
 /** Pure: whether this agent runs what it was given. */
 export function decideAssign(check: AssignCheck): AssignVerdict {
-  const { document, keys, serverId, target, nowMs } = check
-  const common = { keys, serverId, target, nowMs, skewMs: CLOCK_SKEW_MS, verify }
+  const { document, keys, serverId, target, nowMs, skewMs } = check
+  const common = { keys, serverId, target, nowMs, skewMs, verify }
   const verdict = checkManifest({ document, context: 'job-manifest/1', ...common }, parseManifest)
   if (!verdict.ok) return { type: 'refuse', ...namedJob(document.text), ...verdict }
   const { jobId, fence } = verdict.manifest

@@ -144,13 +144,19 @@ function see(state: JournalState, entry: { jobId: string; fence: number; expires
   state.seen.set(entry.jobId, { fence: entry.fence, expiresAt: entry.expiresAt })
 }
 
-/** The fewest entries that rebuild the state. A number whose manifest expired before `expiredBeforeMs` protects nothing any more. */
-export function snapshotEntries(state: JournalState, expiredBeforeMs: number): JournalEntry[] {
+/** A number whose manifest expired before `expiredBeforeMs` protects nothing any more: the manifest is refused anyway. */
+export function forgetExpired(state: JournalState, expiredBeforeMs: number): void {
+  for (const [jobId, { expiresAt }] of state.seen) {
+    if (!state.jobs.has(jobId) && Date.parse(expiresAt) < expiredBeforeMs) state.seen.delete(jobId)
+  }
+}
+
+/** The fewest entries that rebuild the state. */
+export function snapshotEntries(state: JournalState): JournalEntry[] {
   const entries: JournalEntry[] = []
   for (const job of state.jobs.values()) entries.push(...jobEntries(job))
   for (const [jobId, { fence, expiresAt }] of state.seen) {
     if (state.jobs.get(jobId)?.fence === fence) continue
-    if (Date.parse(expiresAt) < expiredBeforeMs) continue
     entries.push({ type: 'seen', jobId, fence, expiresAt })
   }
   if (state.head) entries.push({ type: 'head', head: state.head })

@@ -15,6 +15,8 @@ import type { ChannelOptions, Welcome } from './channel.ts'
 
 const HANDSHAKE_MS = 15_000
 const MISSED_HEARTBEATS = 3
+const MIN_BEAT_MS = 10
+const MAX_BEAT_MS = 300_000
 /** What all log streams together may have waiting in the socket: a heartbeat never queues behind more than this. */
 const MAX_BUFFERED_BYTES = 524_288
 
@@ -155,7 +157,8 @@ export class Connection {
     clearTimeout(this.#handshakeTimer)
     this.#phase = 'open'
     this.#end.welcomed = true
-    this.#heartbeatTimer = setInterval(() => this.#beat(), welcome.heartbeatSeconds * 1000)
+    const everyMs = Math.min(Math.max(welcome.heartbeatSeconds * 1000, MIN_BEAT_MS), MAX_BEAT_MS)
+    this.#heartbeatTimer = setInterval(() => this.#beat(), everyMs)
     this.#guard(() => this.#options.onWelcome(welcome))
   }
 

@@ -1,7 +1,7 @@
 import type { Context } from '../context.ts'
 import type { Session } from './session.ts'
 
-/** What an agent must hear besides new jobs: that it was superseded or ended, cancels, sealed secrets, new server keys. */
+/** What an agent must hear besides new jobs: that it was superseded or ended, cancels, sealed secrets. */
 export async function controlAgent(context: Context, session: Session): Promise<void> {
   try {
     const agent = await context.db

@@ -15,7 +15,7 @@ export interface Dispatcher {
 
 export function createDispatcher(
   context: Context,
-  agent: Pick<OpenedSession, 'pool' | 'held'>,
+  agent: Pick<OpenedSession, 'pool' | 'held' | 'sessionId'>,
   agentId: string,
   slots: number,
   send: (frame: ServerFrame) => void,
@@ -27,26 +27,28 @@ export function createDispatcher(
 
   async function claim(): Promise<void> {
     claiming = true
-    do {
-      again = false
-      const free = slots - held.size
-      if (free <= 0 || stopped) break
-      for (const job of await claimJobs(context, { id: agentId, pool: agent.pool }, free)) {
-        held.add(job.id)
-        send({ type: 'job.assign', manifest: job.document })
-      }
-    } while (again)
+    try {
+      do {
+        again = false
+        const free = slots - held.size
+        if (free <= 0 || stopped) break
+        for (const job of await claimJobs(context, { id: agentId, ...agent }, free)) {
+          held.add(job.id)
+          send({ type: 'job.assign', manifest: job.document })
+        }
+      } while (again)
+    } finally {
+      claiming = false
+    }
   }
 
   const dispatcher: Dispatcher = {
     nudge() {
       again = true
       if (claiming || stopped) return
-      claim()
-        .catch((error: unknown) =>
-          context.log.warn({ err: error, agentId }, 'no job could be claimed now; the poll tries again'),
-        )
-        .finally(() => (claiming = false))
+      claim().catch((error: unknown) =>
+        context.log.warn({ err: error, agentId }, 'no job could be claimed now; the poll tries again'),
+      )
     },
     release(jobId) {
       if (held.delete(jobId)) dispatcher.nudge()

@@ -1,11 +1,11 @@
 import { SERVER_CHAIN, signingBytes, type Json } from '@tenon/core'
 import type { AgentFrame } from '@tenon/protocol'
-import type { Context } from '../context.ts'
+import { isoNow, type Context } from '../context.ts'
 import { verify } from '../crypto.ts'
 import { finishJob } from '../operations/finish-job.ts'
 import { grantCredential } from '../operations/grant-credential.ts'
 import { refuseJob } from '../operations/job-control.ts'
-import { transactWithHeads } from '../store/transaction.ts'
+import { transact, transactWithHeads } from '../store/transaction.ts'
 import { createLogSink } from './log-sink.ts'
 import { headFor, type Session } from './session.ts'
 import type { Sessions } from './sessions.ts'
@@ -22,12 +22,11 @@ export async function handleFrame(
 ): Promise<void> {
   switch (frame.type) {
     case 'heartbeat':
-      sessions.touch(session, frame.dropped)
-      return session.send({ type: 'heartbeat.ack', at: new Date(context.now()).toISOString() })
+      return answerHeartbeat(context, sessions, session, frame)
     case 'job.accepted':
       return
     case 'job.refused':
-      await refuseJob(context, session.agentId, frame)
+      await refuseJob(context, { id: session.agentId, installId: session.installId }, frame)
       return session.dispatcher.release(frame.jobId)
     case 'job.started':
       return jobStarted(context, session, frame)
@@ -39,7 +38,6 @@ export async function handleFrame(
       return logOpen(context, session, frame)
     case 'log.end':
       session.sinks.get(frame.stream)?.end()
-      session.sinks.delete(frame.stream)
       return
     case 'event':
       return agentEvent(context, session, frame)
@@ -50,25 +48,51 @@ export async function handleFrame(
   }
 }
 
+export function answerHeartbeat(
+  context: Context,
+  sessions: Sessions,
+  session: Session,
+  frame: Frame<'heartbeat'>,
+): void {
+  sessions.touch(session, frame.dropped)
+  session.send({ type: 'heartbeat.ack', at: new Date(context.now()).toISOString() })
+}
+
 async function jobStarted(context: Context, session: Session, frame: Frame<'job.started'>): Promise<void> {
-  const job = await context.db
-    .updateTable('job')
-    .set({ status: 'running', started_at: frame.at, confinement: frame.confinement })
-    .where('id', '=', frame.jobId)
-    .where('agent_id', '=', session.agentId)
-    .where('fence', '=', frame.fence)
-    .where('status', 'in', ['assigned', 'lost'])
-    .returning(['run_id', 'build_id'])
-    .executeTakeFirst()
-  if (job?.build_id) {
-    await context.db
+  await transact(context, async (tx) => {
+    const job = await tx.db
+      .updateTable('job')
+      .set({
+        status: 'running',
+        started_at: frame.at,
+        confinement: frame.confinement,
+        lease_until: isoNow(context, context.config.leaseSeconds),
+      })
+      .where('id', '=', frame.jobId)
+      .where('agent_id', '=', session.agentId)
+      .where('fence', '=', frame.fence)
+      .where('status', 'in', ['assigned', 'lost'])
+      .returning(['run_id', 'build_id', 'install_id', 'manifest_digest'])
+      .executeTakeFirst()
+    if (!job) return
+    tx.audit(job.install_id ?? SERVER_CHAIN, {
+      actor: { type: 'agent', id: session.agentId },
+      action: 'job.started',
+      subject: { type: 'job', id: frame.jobId },
+      outcome: 'ok',
+      manifestDigest: job.manifest_digest,
+      details: { fence: frame.fence, confinement: frame.confinement },
+    })
+    tx.nudge(`job:${frame.jobId}`)
+    if (job.run_id) tx.nudge(`run:${job.run_id}`)
+    if (!job.build_id) return
+    await tx.db
       .updateTable('build')
       .set({ status: 'running' })
       .where('id', '=', job.build_id)
       .where('status', '=', 'queued')
       .execute()
-  }
-  if (job?.run_id) context.hub.nudge([`run:${job.run_id}`])
+  })
 }
 
 async function jobProgress(context: Context, session: Session, frame: Frame<'job.progress'>): Promise<void> {
@@ -114,12 +138,21 @@ async function logOpen(context: Context, session: Session, frame: Frame<'log.ope
     .where('agent_id', '=', session.agentId)
     .where('fence', '=', frame.fence)
     .executeTakeFirst()
-  if (!job) return
-  const { stream } = frame
+  if (job) openSink(context, session, frame.stream, frame.jobId, job.log_bytes)
+}
+
+/** One log has one sink: a job's next stream takes over from the one before. */
+function openSink(context: Context, session: Session, stream: number, jobId: string, start: number): void {
+  for (const [other, sink] of session.sinks) {
+    if (other !== stream && sink.jobId !== jobId) continue
+    sink.close()
+    session.sinks.delete(other)
+  }
   const acknowledge = (offset: number) => session.send({ type: 'log.ack', stream, offset })
-  session.sinks.get(stream)?.close()
-  session.sinks.set(stream, createLogSink(context, frame.jobId, job.log_bytes, acknowledge))
-  acknowledge(job.log_bytes)
+  const forget = () => session.sinks.get(stream) === sink && session.sinks.delete(stream)
+  const sink = createLogSink(context, jobId, start, acknowledge, forget)
+  session.sinks.set(stream, sink)
+  acknowledge(start)
 }
 
 /** Numbered by the agent, so that one that arrives twice is written once. */
@@ -186,10 +219,24 @@ async function secretStored(
     )
     return
   }
-  await context.db
-    .updateTable('install_secret')
-    .set({ delivered_at: new Date(context.now()).toISOString(), ciphertext: Buffer.alloc(0) })
-    .where('id', '=', frame.secretId)
-    .where('install_id', '=', session.installId)
-    .execute()
+  const { installId, agentId } = session
+  await transact(context, async (tx) => {
+    const secret = await tx.db
+      .updateTable('install_secret')
+      .set({ delivered_at: tx.at, ciphertext: Buffer.alloc(0) })
+      .where('id', '=', frame.secretId)
+      .where('install_id', '=', installId)
+      .where('delivered_at', 'is', null)
+      .returning(['name', 'version'])
+      .executeTakeFirst()
+    if (!secret) return
+    tx.audit(installId, {
+      actor: { type: 'agent', id: agentId },
+      action: 'secret.delivered',
+      subject: { type: 'secret', id: secret.name },
+      outcome: 'ok',
+      manifestDigest: null,
+      details: { version: secret.version },
+    })
+  })
 }

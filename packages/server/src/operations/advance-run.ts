@@ -4,6 +4,7 @@ import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
 import { createJob } from './create-job.ts'
 import { planJobOfStep } from './manifests.ts'
+import { planSteps } from './plan-steps.ts'
 
 type Run = {
   id: string
@@ -12,13 +13,14 @@ type Run = {
   kind: RunKind
   status: RunStatus
   cancel_requested_at: string | null
+  started_at: string | null
 }
 
 /** Locks are taken in one order everywhere: run, install, step and job, audit head. */
 export async function lockRun(tx: Tx, runId: string): Promise<Run | undefined> {
   return tx.db
     .selectFrom('run')
-    .select(['id', 'install_id', 'app_version_id', 'kind', 'status', 'cancel_requested_at'])
+    .select(['id', 'install_id', 'app_version_id', 'kind', 'status', 'cancel_requested_at', 'started_at'])
     .where('id', '=', runId)
     .forUpdate()
     .executeTakeFirst()
@@ -174,11 +176,11 @@ async function endRun(
     manifestDigest: null,
     details: { kind: run.kind, status: end },
   })
-  await settleInstall(tx, run, end)
+  await settleInstall(context, tx, run, end)
   await activateNext(context, tx, run.install_id)
 }
 
-async function settleInstall(tx: Tx, run: Run, end: RunStatus): Promise<void> {
+async function settleInstall(context: Context, tx: Tx, run: Run, end: RunStatus): Promise<void> {
   const to = installStatusAfter(run.kind, end)
   const { status } = await tx.db
     .selectFrom('install')
@@ -189,13 +191,24 @@ async function settleInstall(tx: Tx, run: Run, end: RunStatus): Promise<void> {
   if (!to || !installStates.can(status, to)) return
   await tx.db.updateTable('install').set({ status: to }).where('id', '=', run.install_id).execute()
   if (to === 'deprovisioned') {
-    await tx.db
+    const revoked = await tx.db
       .updateTable('agent')
       .set({ status: 'revoked' })
       .where('install_id', '=', run.install_id)
       .where('status', '=', 'enrolled')
+      .returning('id')
       .execute()
-    tx.nudge(`install:${run.install_id}`)
+    for (const { id } of revoked) {
+      tx.audit(run.install_id, {
+        actor: { type: 'server', id: context.serverId },
+        action: 'agent.revoked',
+        subject: { type: 'agent', id },
+        outcome: 'ok',
+        manifestDigest: null,
+        details: { run: run.id },
+      })
+      tx.nudge(`agent:${id}`)
+    }
   }
 }
 
@@ -203,6 +216,22 @@ function installStatusAfter(kind: RunKind, end: RunStatus): InstallStatus | unde
   if (kind === 'provision') return end === 'succeeded' ? 'active' : 'failed'
   if (kind === 'deprovision') return end === 'succeeded' ? 'deprovisioned' : 'failed'
   return undefined
+}
+
+/** While it waited, the runs ahead may have deployed more: everything that is there now must go. */
+async function planAgain(context: Context, tx: Tx, run: Run): Promise<void> {
+  const { content } = await tx.db
+    .selectFrom('app_version')
+    .select('content')
+    .where('id', '=', run.app_version_id)
+    .executeTakeFirstOrThrow()
+  const install = await tx.db
+    .selectFrom('install')
+    .select(['id', 'sandbox_type'])
+    .where('id', '=', run.install_id)
+    .executeTakeFirstOrThrow()
+  await tx.db.deleteFrom('step').where('run_id', '=', run.id).execute()
+  await planSteps(context, tx, run.id, install, { kind: 'deprovision' }, content)
 }
 
 /** One change at a time on an install: the oldest queued run starts when none is active. The caller may hold other runs. */
@@ -232,5 +261,6 @@ export async function activateNext(context: Context, tx: Tx, installId: string):
   const to: InstallStatus | undefined =
     run.kind === 'provision' ? 'provisioning' : run.kind === 'deprovision' ? 'deprovisioning' : undefined
   if (to) await tx.db.updateTable('install').set({ status: to }).where('id', '=', installId).execute()
+  if (run.kind === 'deprovision' && run.started_at === null) await planAgain(context, tx, run)
   await advance(context, tx, { ...run, status: 'active' })
 }

@@ -1,4 +1,4 @@
-import { signingBytes } from '@tenon/core'
+import { signingBytes, type AgentRole } from '@tenon/core'
 import { parseJoinToken, type EnrolRequest, type EnrolResponse } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import { isEd25519PublicKey, secretMatches, verify } from '../crypto.ts'
@@ -8,7 +8,7 @@ import { chainOf } from './audit-chains.ts'
 import { poolOf } from './manifests.ts'
 
 type Refusal = {
-  code: 'unauthorized' | 'token_expired' | 'token_used' | 'bad_request'
+  code: 'unauthorized' | 'token_expired' | 'token_used' | 'bad_request' | 'conflict'
   message: string
   remedy: string
 }
@@ -36,19 +36,58 @@ async function enrol(
       .where('id', '=', parsed.id)
       .forUpdate()
       .executeTakeFirst())
-  const refusal = refusalOf(context, parsed, token)
-  if (refusal) return refuse(context, tx, parsed?.id ?? 'unknown', token?.install_id ?? null, refusal)
-  if (
-    !isEd25519PublicKey(request.publicKey) ||
-    !verify(request.publicKey, signingBytes('agent-enrol/1', signed), signature)
-  ) {
-    return refuse(context, tx, parsed!.id, token!.install_id, {
-      code: 'bad_request',
-      message: 'the request is not signed by the key that it brings',
+  if (!parsed || !token || !secretMatches(parsed.secret, token.secret_hash)) {
+    return refuse(context, tx, parsed?.id ?? 'unknown', token?.install_id ?? null, UNKNOWN_TOKEN)
+  }
+  const refused = (refusal: Refusal) => refuse(context, tx, token.id, token.install_id, refusal)
+  const ownKey =
+    isEd25519PublicKey(request.publicKey) &&
+    verify(request.publicKey, signingBytes('agent-enrol/1', signed), signature)
+  if (!ownKey) return refused(UNSIGNED)
+  if (token.used_by) {
+    const known = await tx.db
+      .selectFrom('agent')
+      .select(['id', 'public_key'])
+      .where('id', '=', token.used_by)
+      .executeTakeFirst()
+    // The same key again: the answer was lost on its way, and the agent asks once more.
+    if (known?.public_key === request.publicKey) return answer(context, tx, known.id, token)
+    return refused({
+      code: 'token_used',
+      message: `this join token was used at ${token.used_at}`,
+      remedy: ASK_AGAIN,
+    })
+  }
+  if (Date.parse(token.expires_at) <= context.now()) {
+    return refused({
+      code: 'token_expired',
+      message: `this join token expired at ${token.expires_at}`,
+      remedy: ASK_AGAIN,
+    })
+  }
+  // Two tokens of one install may be used at once: one takes over after the other.
+  if (token.install_id)
+    await tx.db.selectFrom('install').select('id').where('id', '=', token.install_id).forUpdate().execute()
+  const known = await tx.db
+    .selectFrom('agent')
+    .select('id')
+    .where('public_key', '=', request.publicKey)
+    .executeTakeFirst()
+  if (known) {
+    return refused({
+      code: 'conflict',
+      message: `this key has enrolled before, as agent ${known.id}`,
       remedy: 'Start the agent with an empty folder.',
     })
   }
-  const { role, install_id: installId } = token!
+  return answer(context, tx, await addAgent(context, tx, request, token), token)
+}
+
+type Token = { id: string; role: AgentRole; install_id: string | null }
+
+/** One live identity per install: whoever comes new takes over. */
+async function addAgent(context: Context, tx: Tx, request: EnrolRequest, token: Token): Promise<string> {
+  const { role, install_id: installId } = token
   const id = context.newId('agent')
   const replaced = installId
     ? await tx.db
@@ -77,7 +116,7 @@ async function enrol(
   await tx.db
     .updateTable('join_token')
     .set({ used_at: tx.at, used_by: id })
-    .where('id', '=', token!.id)
+    .where('id', '=', token.id)
     .execute()
   tx.audit(chainOf(installId), {
     actor: { type: 'agent', id },
@@ -87,29 +126,37 @@ async function enrol(
     manifestDigest: null,
     details: {
       role,
-      joinToken: token!.id,
+      joinToken: token.id,
       publicKey: request.publicKey,
       hostname: request.hostname,
       replaces: replaced.map((a) => a.id),
     },
   })
   tx.nudge(...replaced.map((a) => `agent:${a.id}`))
-  return { agentId: id, serverId: context.serverId, role, installId, keys: context.keys.links(), at: tx.at }
+  return id
 }
 
-function refusalOf(
-  context: Context,
-  parsed: ReturnType<typeof parseJoinToken>,
-  token: { secret_hash: string; expires_at: string; used_at: string | null } | undefined,
-): Refusal | undefined {
-  const remedy = 'Ask for a new join token.'
-  if (!parsed || !token || !secretMatches(parsed.secret, token.secret_hash))
-    return { code: 'unauthorized', message: 'this join token is not one of this server', remedy }
-  if (token.used_at)
-    return { code: 'token_used', message: `this join token was used at ${token.used_at}`, remedy }
-  if (Date.parse(token.expires_at) <= context.now())
-    return { code: 'token_expired', message: `this join token expired at ${token.expires_at}`, remedy }
-  return undefined
+function answer(context: Context, tx: Tx, agentId: string, token: Token): EnrolResponse {
+  return {
+    agentId,
+    serverId: context.serverId,
+    role: token.role,
+    installId: token.install_id,
+    keys: context.keys.links(),
+    at: tx.at,
+  }
+}
+
+const ASK_AGAIN = 'Ask for a new join token.'
+const UNKNOWN_TOKEN: Refusal = {
+  code: 'unauthorized',
+  message: 'this join token is not one of this server',
+  remedy: ASK_AGAIN,
+}
+const UNSIGNED: Refusal = {
+  code: 'bad_request',
+  message: 'the request is not signed by the key that it brings',
+  remedy: 'Start the agent with an empty folder.',
 }
 
 function refuse(

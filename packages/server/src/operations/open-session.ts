@@ -14,8 +14,7 @@ import { knownJobs } from '../store/jobs.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { advance, lockRun } from './advance-run.ts'
 import { chainOf } from './audit-chains.ts'
-import { requeueJob } from './job-control.ts'
-import { lockJob, settleJob } from './settle-job.ts'
+import { endGoneJob, requeueJob } from './job-control.ts'
 
 type Hello = Extract<AgentFrame, { type: 'hello' }>
 
@@ -144,7 +143,7 @@ async function settleInventory(
   const result = reconcile(agentId, held, known)
   for (const jobId of result.requeue)
     await requeueJob(context, tx, jobId, agentId, 'the agent never received it')
-  for (const jobId of result.gone) await settleGone(context, tx, jobId, agentId)
+  for (const jobId of result.gone) await endGoneJob(context, tx, jobId, agentId)
   const kept = result.verdicts.filter((v) => v.verdict !== 'forget').map((v) => v.jobId)
   if (kept.length > 0) {
     await tx.db
@@ -180,21 +179,6 @@ async function settleInventory(
     if (row.run_id) tx.nudge(`run:${row.run_id}`)
   }
   return result
-}
-
-/** The agent is back and knows nothing of it: its journal is new, so nothing of that job runs under it any more. */
-async function settleGone(context: Context, tx: Tx, jobId: string, agentId: string): Promise<void> {
-  const job = await lockJob(tx, jobId)
-  if (!job || job.agent_id !== agentId || (job.status !== 'running' && job.status !== 'lost')) return
-  const ending = {
-    outcome: 'failed',
-    reason: 'gone',
-    exitCode: null,
-    message: 'its agent came back without it',
-    result: {},
-    outputs: {},
-  } as const
-  await settleJob(context, tx, job, ending, { actor: { type: 'agent', id: agentId } })
 }
 
 async function saveSession(

@@ -25,10 +25,20 @@ type ClaimedRow = {
 /** The queue: the oldest jobs of a pool that nobody else is taking right now become this agent's, under a lease. */
 export async function claimJobs(
   context: Context,
-  agent: { id: string; pool: string },
+  agent: { id: string; pool: string; sessionId: string },
   limit: number,
 ): Promise<ClaimedJob[]> {
   return transact(context, async (tx) => {
+    // A session that was taken over cannot deliver any more; a claim for it would never reach the agent.
+    const current = await tx.db
+      .selectFrom('agent')
+      .select('id')
+      .where('id', '=', agent.id)
+      .where('session_id', '=', agent.sessionId)
+      .where('status', '=', 'enrolled')
+      .forShare()
+      .executeTakeFirst()
+    if (!current) return []
     const { rows } = await sql<ClaimedRow>`
       update job set status = 'assigned', agent_id = ${agent.id}, assigned_at = ${tx.at},
         lease_until = ${isoNow(context, context.config.leaseSeconds)}

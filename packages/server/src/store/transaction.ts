@@ -1,6 +1,7 @@
 import { entryParts, SERVER_CHAIN, type AuditFact, type AuditHead } from '@tenon/core'
 import { sql, type Transaction } from 'kysely'
 import type { Context } from '../context.ts'
+import { isDeadlock } from './database.ts'
 import type { Database } from './schema.ts'
 
 /** A change in the making: its statements, the audit entries and hints that belong to it. */
@@ -28,6 +29,20 @@ export async function transactWithHeads<T>(
   context: Context,
   work: (tx: Tx) => Promise<T>,
 ): Promise<Committed<T>> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await attemptOnce(context, work)
+    } catch (error) {
+      if (attempt === ATTEMPTS || !isDeadlock(error)) throw error
+      context.log.warn({ err: error, attempt }, 'two changes waited for each other; this one is done again')
+    }
+  }
+}
+
+/** Postgres ended this one so that the other could go on: nothing of it happened. */
+const ATTEMPTS = 4
+
+async function attemptOnce<T>(context: Context, work: (tx: Tx) => Promise<T>): Promise<Committed<T>> {
   const topics = new Set<string>()
   const committed = await context.db.transaction().execute(async (db) => {
     const facts: { chain: string; fact: AuditFact }[] = []
