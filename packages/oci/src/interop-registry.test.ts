@@ -23,7 +23,8 @@ import type { RegistryWorld } from './testing/registry-world.ts'
 
 const run = promisify(execFile)
 const has = (name: string, ...args: string[]) => spawnSync(name, args, { timeout: 20_000 }).status === 0
-const hasRegistry = has('docker-registry', '--version')
+const registryProgram = 'docker-registry'
+const hasRegistry = has(registryProgram, '--version')
 const hasSkopeo = has('skopeo', '--version')
 const MiB = 1024 * 1024
 
@@ -53,7 +54,7 @@ describe.skipIf(!hasRegistry)("Debian's docker-registry (skipped where it is not
       file,
       `version: 0.1\nlog: {level: error}\n${storage}\nhttp: {addr: '127.0.0.1:${port}'}\n`,
     )
-    child = spawn('docker-registry', ['serve', file], { stdio: 'ignore' })
+    child = spawn(registryProgram, ['serve', file], { stdio: 'ignore' })
     const other = `http://127.0.0.1:${port}`
     theirs = {
       client: world.client({ url: other }, undefined, { credentials: anonymous }),

@@ -229,7 +229,8 @@ describe('getting into a registry', () => {
       if ((req.url ?? '').includes('/referrers/')) return res.writeHead(404).end()
       const { port } = new URL(registry.url)
       const through = connect(Number(port), '127.0.0.1')
-      return void forward(req, res, through)
+      forward(req, res, through)
+      return undefined
     })
     for (const url of [registry.url, withoutApi]) {
       const repository = url === registry.url ? 'with' : 'without'

@@ -6,6 +6,8 @@ import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isOciError, OciError } from '../errors.ts'
 import type { Digest } from '../reference.ts'
+import { createTurns } from './upload-turns.ts'
+import type { Writer } from './upload-turns.ts'
 import { errnoOf, exists, storageError, syncFolder, temporaryName, unlessMissing } from './durable-file.ts'
 
 /**
@@ -37,39 +39,25 @@ export interface StoredUpload {
 
 export const createFileUploads = (folder: string, temporaryFolder: string): FileUploads => {
   const own = new Map<string, OwnPart>()
-  const busy = new Map<string, Writer>()
+  const turns = createTurns()
 
   const drop = async (repository: string, id: string): Promise<void> => {
     own.delete(id)
     await rm(join(folder, folderName(repository, id)), { recursive: true, force: true })
   }
 
-  /**
-   * One request at a time writes an upload. A newer one takes over: who resumes has given up the older,
-   * whose connection may take long to be noticed as dead.
-   */
   const exclusively = async <T>(
     repository: string,
     id: string,
     work: (writer: Writer) => Promise<T>,
   ): Promise<T> => {
-    for (let older = busy.get(id); older !== undefined; older = busy.get(id)) {
-      older.stop()
-      await older.done
-    }
-    let finished = (): void => {}
-    const writer = createWriter(new Promise<void>((resolve) => (finished = resolve)))
-    busy.set(id, writer)
     try {
-      return await work(writer)
+      return await turns.take(id, work)
     } catch (error) {
       const failure = storageError(error)
       // A full disk gets back at once what can hardly be finished; the client starts again later.
       if (isOciError(failure, 'STORAGE_FULL')) await drop(repository, id)
       throw failure
-    } finally {
-      busy.delete(id)
-      finished()
     }
   }
 
@@ -87,13 +75,8 @@ export const createFileUploads = (folder: string, temporaryFolder: string): File
   return {
     create: async (repository) => {
       const id = randomBytes(16).toString('hex')
-      try {
-        await mkdir(join(folder, folderName(repository, id)))
-        await syncFolder(folder)
-        return id
-      } catch (error) {
-        throw storageError(error)
-      }
+      await makeFolder(join(folder, folderName(repository, id)), folder)
+      return id
     },
     size: async (repository, id) => sizeOf(await readParts(await folderOf(repository, id))),
     append: (repository, id, offset, source) =>
@@ -136,38 +119,6 @@ export const createFileUploads = (folder: string, temporaryFolder: string): File
 
 const MAX_REMEMBERED = 1000
 
-interface Writer {
-  stop(): void
-  done: Promise<void>
-  /** The source until it ends or the writer is stopped, even while the source is silent. */
-  until(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array>
-}
-
-const createWriter = (done: Promise<void>): Writer => {
-  let stop = (): void => {}
-  let isStopped = false
-  const takenOver = (): OciError =>
-    new OciError('RANGE_INVALID', 'Another request goes on with this upload; ask for its status')
-  const nextOf = (iterator: AsyncIterator<Uint8Array>): Promise<IteratorResult<Uint8Array>> =>
-    new Promise((resolve, reject) => {
-      stop = () => reject(takenOver())
-      if (isStopped) stop()
-      else iterator.next().then(resolve, reject)
-    })
-  return {
-    done,
-    stop: () => {
-      isStopped = true
-      stop()
-    },
-    async *until(source) {
-      const iterator = source[Symbol.asyncIterator]()
-      for (let next = await nextOf(iterator); next.done !== true; next = await nextOf(iterator))
-        yield next.value
-    },
-  }
-}
-
 interface OwnPart {
   hash: Hash
   size: number
@@ -181,6 +132,15 @@ interface Part {
 /** The name binds an upload to its repository: its id is of no use through another. */
 const folderName = (repository: string, id: string): string =>
   `${id}-${createHash('sha256').update(repository).digest('hex').slice(0, 32)}`
+
+const makeFolder = async (path: string, parent: string): Promise<void> => {
+  try {
+    await mkdir(path)
+    await syncFolder(parent)
+  } catch (error) {
+    throw storageError(error)
+  }
+}
 
 const partName = (offset: number): string => String(offset).padStart(16, '0')
 
