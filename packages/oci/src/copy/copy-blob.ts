@@ -1,4 +1,4 @@
-import { Readable } from 'node:stream'
+import type { Readable } from 'node:stream'
 import type { Descriptor } from '../manifest.ts'
 import type { CopyOptions } from './copy-artifact.ts'
 import type { Transfers } from './transfers.ts'
@@ -31,12 +31,17 @@ const sendBlob = async (job: BlobJob, blob: Descriptor, reached: (bytes: number)
   const { digest, size } = blob
   const open = async (offset: number): Promise<Readable> => {
     const leave = await limit?.enter(signal)
+    let at = offset
+    const onChunk = (bytes: number): Promise<void> | undefined => {
+      at += bytes
+      reached(at)
+      return limit?.take(bytes, signal)
+    }
     try {
-      const { stream } = await from.client.getBlob(from.repository, digest, { offset, size, signal })
-      const paced = paceAndCount(stream, offset, job, reached)
-      const readable = Readable.from(paced, { objectMode: false, highWaterMark: 1 })
-      readable.once('close', () => leave?.())
-      return readable
+      const get = { offset, size, signal, onChunk }
+      const { stream } = await from.client.getBlob(from.repository, digest, get)
+      stream.once('close', () => leave?.())
+      return stream
     } catch (error) {
       leave?.()
       throw error
@@ -47,19 +52,4 @@ const sendBlob = async (job: BlobJob, blob: Descriptor, reached: (bytes: number)
     isVerified: true,
     ...(job.sessions === undefined ? {} : { sessions: job.sessions }),
   })
-}
-
-async function* paceAndCount(
-  stream: Readable,
-  offset: number,
-  { limit, signal }: BlobJob,
-  reached: (bytes: number) => void,
-): AsyncGenerator<Buffer> {
-  let at = offset
-  for await (const chunk of stream as AsyncIterable<Buffer>) {
-    if (limit !== undefined) await limit.take(chunk.byteLength, signal)
-    at += chunk.byteLength
-    reached(at)
-    yield chunk
-  }
 }

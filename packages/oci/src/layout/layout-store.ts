@@ -3,9 +3,11 @@ import { mkdir, open, rename, rm, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
 import { pathToFileURL } from 'node:url'
+import type { GetBlobOptions } from '../client/blob-download.ts'
 import type { FetchedManifest } from '../client/client.ts'
 import type { ArtifactStore } from '../copy/copy-artifact.ts'
-import { createContentCheck, createVerifier, sha256Digest, verifyBytes } from '../digest.ts'
+import { createContentCheck, sha256Digest, verifyBytes } from '../digest.ts'
+import type { ContentCheck } from '../digest.ts'
 import { OciError } from '../errors.ts'
 import { isManifestMediaType, MAX_MANIFEST_BYTES } from '../manifest.ts'
 import type { Descriptor } from '../manifest.ts'
@@ -69,7 +71,7 @@ const openBlob = async (root: string, digest: Digest) => {
   }
 }
 
-const readBlob = async (root: string, digest: Digest, options: { offset?: number; size?: number }) => {
+const readBlob = async (root: string, digest: Digest, options: GetBlobOptions) => {
   const handle = await openBlob(root, digest)
   const { size } = await handle.stat()
   const { offset = 0, size: expected = size } = options
@@ -77,12 +79,27 @@ const readBlob = async (root: string, digest: Digest, options: { offset?: number
     await handle.close()
     throw new OciError('SIZE_MISMATCH', `The layout's ${digest} has ${size} bytes, not ${expected}`)
   }
-  const stream = handle.createReadStream({ start: offset, highWaterMark: READ_BYTES })
-  if (offset > 0) return { size, stream }
-  const verifier = createVerifier({ digest, size })
-  stream.once('error', (error) => verifier.destroy(error))
-  verifier.once('close', () => stream.destroy())
-  return { size, stream: stream.pipe(verifier) }
+  const source = handle.createReadStream({ start: offset, highWaterMark: READ_BYTES })
+  const check = offset === 0 ? createContentCheck({ digest, size }) : undefined
+  const stream = Readable.from(checked(source, check, options.onChunk), {
+    objectMode: false,
+    highWaterMark: READ_BYTES,
+  })
+  stream.once('close', () => source.destroy())
+  return { size, stream }
+}
+
+async function* checked(
+  source: Readable,
+  check: ContentCheck | undefined,
+  onChunk: GetBlobOptions['onChunk'],
+): AsyncGenerator<Buffer> {
+  for await (const chunk of source as AsyncIterable<Buffer>) {
+    check?.update(chunk)
+    await onChunk?.(chunk.byteLength)
+    yield chunk
+  }
+  check?.finish()
 }
 
 /** Under a temporary name until it is whole and right. */
