@@ -20,7 +20,7 @@ export interface AssignCheck {
   target: ManifestTarget
   nowMs: number
   skewMs: number
-  state: Pick<JournalState, 'jobs' | 'seen'>
+  state: Pick<JournalState, 'jobs' | 'seen' | 'paused'>
 }
 
 export type AssignVerdict =
@@ -42,6 +42,10 @@ export function decideAssign(check: AssignCheck): AssignVerdict {
   if (seen && seen.fence >= fence) {
     const message = `job ${jobId} was accepted here before with fencing number ${seen.fence}`
     return { type: 'refuse', jobId, fence, code: 'seen_before', message }
+  }
+  if (check.state.paused !== null) {
+    const message = `the customer paused this agent at ${check.state.paused}; it takes no new jobs until it is resumed`
+    return { type: 'refuse', jobId, fence, code: 'policy', message }
   }
   return { type: 'accept', manifest: verdict.manifest, supersedes: held }
 }
@@ -79,6 +83,12 @@ export function decideOutcome(exit: JobExit, result: JobResult | null): JobEnd {
   }
   if (result?.ok === false) return { outcome: 'failed', reason: 'exit', exitCode, message }
   return { outcome: 'succeeded', reason, exitCode, message }
+}
+
+/** Pure: a job that the customer ended says so, whatever words the runtime has for it. */
+export function namingTheCustomer(end: JobEnd, stoppedByCustomer: boolean): JobEnd {
+  if (end.reason !== 'canceled' || !stoppedByCustomer) return end
+  return { ...end, message: `The customer stopped the job on the agent's side. ${end.message}` }
 }
 
 export type Recovery =

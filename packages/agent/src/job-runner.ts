@@ -43,6 +43,9 @@ export class JobRunner {
   readonly #context: JobRunnerContext
   readonly #held = new Map<string, Held>()
   readonly #leaving = new AbortController()
+  #hearServer: () => void = () => undefined
+  /** Resolves once the server has said in a session what is to be stopped. */
+  readonly #serverHeard = new Promise<void>((resolve) => (this.#hearServer = resolve))
   readonly #log: Logger
   readonly #events: EventOutbox
 
@@ -89,7 +92,9 @@ export class JobRunner {
       }
       const handle = found.find((candidate) => candidate.jobId === record.jobId)
       const life = new JobLife(this.#context, record, manifest)
-      this.#hold(life, Promise.resolve(), decideRecovery(record, handle))
+      const how = decideRecovery(record, handle)
+      // Not started yet: it may have been canceled meanwhile, and a canceled job never starts.
+      this.#hold(life, how.type === 'start' ? this.#serverHeard : Promise.resolve(), how)
     }
   }
 
@@ -125,6 +130,15 @@ export class JobRunner {
     if (held) await held.life.cancel()
   }
 
+  /** The customer's own hand: needs no fencing number, since the job is the one that is here. */
+  async stopHere(jobId: string): Promise<HelloContent['inventory'][number] | undefined> {
+    const held = this.#held.get(jobId)
+    if (!held || held.closing) return undefined
+    await held.accepted
+    await held.life.cancel('customer')
+    return held.life.inventoried()
+  }
+
   /** The server has the result for good. What is left of the job goes once its log is shipped too. */
   async settled(jobId: string, fence: number): Promise<void> {
     const held = this.#find(jobId, fence)
@@ -138,11 +152,15 @@ export class JobRunner {
   }
 
   welcomed(welcome: Welcome): void {
+    const stops: Promise<void>[] = []
     for (const { jobId, fence, verdict } of welcome.verdicts) {
       const held = this.#find(jobId, fence)
       if (!held || verdict === 'keep') continue
-      this.#settleInBackground(verdict === 'stop' ? held.life.cancel() : this.#forget(jobId))
+      const done = verdict === 'stop' ? held.life.cancel() : this.#forget(jobId)
+      if (verdict === 'stop') stops.push(done)
+      this.#settleInBackground(done)
     }
+    void Promise.allSettled(stops).then(() => this.#hearServer())
     for (const held of this.#held.values()) {
       held.settled = false
       held.life.tellStarted()
@@ -163,6 +181,7 @@ export class JobRunner {
   async leave(): Promise<void> {
     this.#leaving.abort()
     for (const { life } of this.#held.values()) life.leave()
+    this.#hearServer()
     await Promise.allSettled([...this.#held.values()].map(({ lived }) => lived))
   }
 

@@ -2,15 +2,24 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { pino } from 'pino'
 import { createAgent } from './agent.ts'
+import { isCommand, runCommand } from './commands/run-command.ts'
 import { readConfig, type AgentConfig } from './config.ts'
 import { AgentError } from './errors.ts'
 import { exitCodeOf } from './exit-codes.ts'
-import { createFakeRuntime } from './runtime/fake.ts'
-import { createProcessRuntime } from './runtime/process/process-runtime.ts'
+import { createRuntime } from './runtime/create-runtime.ts'
+
+const given = process.argv.slice(2)
+const args = given[0] === 'start' ? given.slice(1) : given
+if (isCommand(args)) {
+  const { stdin, stdout, stderr, env } = process
+  process.exitCode = await runCommand(args, { stdin, stdout, stderr, env, clock: Date.now })
+} else {
+  await runAgent(configure())
+}
 
 function configure(): AgentConfig {
   try {
-    return readConfig(process.argv.slice(2), process.env, path.dirname(fileURLToPath(import.meta.url)))
+    return readConfig(args, process.env, path.dirname(fileURLToPath(import.meta.url)))
   } catch (error) {
     const remedy = error instanceof AgentError ? ` ${error.remedy}` : ''
     process.stderr.write(`${(error as Error).message}${remedy}\n`)
@@ -18,11 +27,10 @@ function configure(): AgentConfig {
   }
 }
 
-const config = configure()
-const log = pino({ name: 'agent', level: config.logLevel }, pino.destination({ fd: 2, sync: true }))
-const dir = path.join(config.dir, 'jobs')
-const runtime = config.runtime === 'fake' ? createFakeRuntime({ dir }) : createProcessRuntime({ dir, log })
-const agent = createAgent({ config, runtime, log })
-for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void agent.stop())
-await agent.start()
-process.exit(await agent.done)
+async function runAgent(config: AgentConfig): Promise<never> {
+  const log = pino({ name: 'agent', level: config.logLevel }, pino.destination({ fd: 2, sync: true }))
+  const agent = createAgent({ config, runtime: createRuntime(config.runtime, config.dir, log), log })
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void agent.stop())
+  await agent.start()
+  process.exit(await agent.done)
+}

@@ -37,8 +37,6 @@ export interface Fault {
   then: Act[]
 }
 
-const FRAME_SECONDS = 30
-
 /** A fault at a frame listens from now on; the others look when their turn comes. */
 export function armFault(stage: Stage, { when, then }: Fault): { happen(): Promise<void> } {
   const act = async (frame?: WireFrame) => {
@@ -69,7 +67,7 @@ export function armFault(stage: Stage, { when, then }: Fault): { happen(): Promi
   return {
     async happen() {
       const name = `the frame ${when.frame} ${when.at}${when.job ? ` of ${when.job}` : ''}`
-      await until(name, () => happened || problem !== undefined, FRAME_SECONDS)
+      await until(name, () => happened || problem !== undefined)
       if (problem) throw problem as Error
     },
   }

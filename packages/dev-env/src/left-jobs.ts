@@ -10,7 +10,9 @@ export async function stopLeftJobs(dir: string): Promise<number> {
   const installs = join(dir, 'customer', 'installs')
   const agents = [
     ...['build-agent', 'setup-agent'].map((name) => join(dir, name)),
-    ...(existsSync(installs) ? readdirSync(installs).map((id) => join(installs, id, 'system', 'agent', 'data')) : []),
+    ...(existsSync(installs)
+      ? readdirSync(installs).map((id) => join(installs, id, 'system', 'agent', 'data'))
+      : []),
   ]
   let stopped = 0
   for (const jobs of agents.map((agent) => join(agent, 'jobs')).filter((path) => existsSync(path))) {

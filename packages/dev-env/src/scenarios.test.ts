@@ -38,7 +38,7 @@ afterAll(async () => {
 /** Each as often as asked for, so that what happens once in twenty times is seen. */
 function play(name: string, scenario: () => Promise<void>): void {
   for (let time = 1; time <= times; time++)
-    test(times === 1 ? name : `${name} #${time}`, { timeout: 120_000 }, scenario)
+    test(times === 1 ? name : `${name} #${time}`, { timeout: 180_000 }, scenario)
 }
 
 describe.concurrent('scenario', () => {

@@ -130,10 +130,13 @@ export class Stage {
     process.kill(Number(readFileSync(file, 'utf8').split('\n')[0]), 'SIGKILL')
   }
 
-  /** Readers that never rest, until the end; what they are answered does not matter. */
+  /** Readers that hardly rest, until the end; what they are answered does not matter. */
   putUnderLoad(readers = 3): void {
     const read = async () => {
-      while (!this.#load.signal.aborted) await this.run().catch(() => pause(20))
+      while (!this.#load.signal.aborted) {
+        await this.run().catch(() => undefined)
+        await pause(10)
+      }
     }
     for (let reader = 0; reader < readers; reader++) void read()
   }
@@ -214,6 +217,10 @@ export class Stage {
   /** A machine that lost what ran on it; the agent's own folder is still there. */
   vanishJobs(name = AGENT): void {
     for (const file of jobsLeft(this.dir, name)) rmSync(join(this.dir, name, 'jobs', file))
+  }
+
+  loseJournal(name = AGENT): void {
+    rmSync(join(this.dir, name, 'journal.jsonl'))
   }
 
   /** The newest run of an install. */

@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 export async function until<T>(
   what: string,
   look: () => T | undefined | false | Promise<T | undefined | false>,
-  seconds = 20,
+  seconds = 40,
 ): Promise<T> {
   const deadline = Date.now() + seconds * 1000
   let problem: unknown
@@ -17,6 +17,6 @@ export async function until<T>(
       problem = error
     }
     if (Date.now() > deadline) throw new Error(`waited in vain for ${what}`, { cause: problem })
-    await pause(25)
+    await pause(40)
   }
 }

@@ -1,8 +1,8 @@
-import { createServer, type Server, request, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer, request, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { WebSocketServer } from 'ws'
-import { createLink, type Link } from './wire-link.ts'
+import { WebSocketServer, type WebSocket } from 'ws'
+import { createLink, type Link, type Pass } from './wire-link.ts'
 
 export type Direction = 'toServer' | 'toAgent'
 
@@ -55,48 +55,86 @@ export interface Wire {
   close(): Promise<void>
 }
 
+export async function createWire(upstream: string): Promise<Wire> {
+  let target = upstream
+  let isCut = false
+  const taps = createTaps()
+  const links = new Set<Link>()
+  const sockets = new Set<Socket>()
+  const bodies: Buffer[] = []
+  const http = createServer((incoming, answer) => forward(target, incoming, answer, bodies))
+  http.on('connection', (socket: Socket) => {
+    if (isCut) return socket.destroy()
+    sockets.add(socket)
+    socket.once('close', () => sockets.delete(socket))
+  })
+  const acceptor = new WebSocketServer({ noServer: true, perMessageDeflate: false })
+  http.on('upgrade', (incoming: IncomingMessage, socket: Duplex, head: Buffer) => {
+    socket.on('error', () => socket.destroy())
+    const url = new URL(incoming.url ?? '/', target)
+    const accept = (take: (agent: WebSocket) => void) => acceptor.handleUpgrade(incoming, socket, head, take)
+    createLink(url, taps.pass, accept, socket)
+      .then((link) => {
+        links.add(link)
+        return link.ended.then(() => links.delete(link))
+      })
+      .catch(() => socket.destroy())
+  })
+  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
+
+  const inject = (direction: Direction, data: string) => {
+    const link = [...links].at(-1)
+    if (!link) throw new Error('nobody is connected through this wire')
+    link.send(direction, Buffer.from(data), false)
+  }
+  const cut = () => {
+    isCut = true
+    for (const link of links) link.destroy()
+    for (const socket of sockets) socket.destroy()
+  }
+  return {
+    url: `http://127.0.0.1:${(http.address() as AddressInfo).port}`,
+    target: (url) => void (target = url),
+    on: taps.on,
+    once: taps.once,
+    async hold(direction, type, match = () => true) {
+      const frame = await taps.once(direction, type, match, () => 'drop')
+      return { frame, deliver: (data) => inject(direction, data ?? frame.data.toString()) }
+    },
+    inject,
+    cut,
+    mend: () => void (isCut = false),
+    capture: taps.capture,
+    captured: () => Buffer.concat([...taps.capture.map((frame) => frame.data), ...bodies]).toString('latin1'),
+    async close() {
+      cut()
+      await new Promise<void>((resolve) => http.close(() => resolve()))
+    },
+  }
+}
+
 interface Tap {
   direction: Direction
   type: string
   action: TapAction
 }
 
-export async function createWire(upstream: string): Promise<Wire> {
-  let target = upstream
-  let isCut = false
+/** Who listens for which frame, and what became of each. */
+function createTaps(): Pick<Wire, 'on' | 'once' | 'capture'> & { pass: Pass } {
   const taps = new Set<Tap>()
-  const links = new Set<Link>()
-  const sockets = new Set<Socket>()
   const capture: WireFrame[] = []
-  const bodies: Buffer[] = []
   const jobs = new Map<string, string>()
-
-  async function pass(direction: Direction, data: Buffer, isBinary: boolean): Promise<Buffer | undefined> {
-    const frame = readFrame(direction, data, isBinary, jobs)
-    capture.push(frame)
-    for (const tap of taps) {
-      if (tap.direction !== direction || tap.type !== frame.type) continue
-      const fate = await tap.action(frame)
-      if (fate === 'drop') return undefined
-      if (typeof fate === 'object') return Buffer.from(fate.instead)
-    }
-    return data
+  const on: Wire['on'] = (direction, type, action) => {
+    const tap = { direction, type, action }
+    taps.add(tap)
+    return { off: () => void taps.delete(tap) }
   }
-
-  const http = listenForLinks({ target: () => target, isCut: () => isCut, pass, links, sockets, bodies })
-  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
-
-  const wire: Wire = {
-    url: `http://127.0.0.1:${(http.address() as AddressInfo).port}`,
-    target: (url) => void (target = url),
-    on(direction, type, action) {
-      const tap = { direction, type, action }
-      taps.add(tap)
-      return { off: () => void taps.delete(tap) }
-    },
-    once(direction, type, match, action) {
-      return new Promise((resolve, reject) => {
-        const tap = wire.on(direction, type, async (frame) => {
+  return {
+    capture,
+    on,
+    once: (direction, type, match, action) =>
+      new Promise((resolve, reject) => {
+        const tap = on(direction, type, async (frame) => {
           if (!match(frame)) return 'pass'
           tap.off()
           try {
@@ -108,62 +146,19 @@ export async function createWire(upstream: string): Promise<Wire> {
             resolve(frame)
           }
         })
-      })
-    },
-    async hold(direction, type, match = () => true) {
-      const frame = await wire.once(direction, type, match, () => 'drop')
-      return { frame, deliver: (data) => wire.inject(direction, data ?? frame.data.toString()) }
-    },
-    inject(direction, data) {
-      const link = [...links].at(-1)
-      if (!link) throw new Error('nobody is connected through this wire')
-      link.send(direction, Buffer.from(data), false)
-    },
-    cut() {
-      isCut = true
-      for (const link of links) link.destroy()
-      for (const socket of sockets) socket.destroy()
-    },
-    mend: () => void (isCut = false),
-    capture,
-    captured: () => Buffer.concat([...capture.map((frame) => frame.data), ...bodies]).toString('latin1'),
-    async close() {
-      wire.cut()
-      await new Promise<void>((resolve) => http.close(() => resolve()))
+      }),
+    async pass(direction, data, isBinary) {
+      const frame = readFrame(direction, data, isBinary, jobs)
+      capture.push(frame)
+      for (const tap of taps) {
+        if (tap.direction !== direction || tap.type !== frame.type) continue
+        const fate = await tap.action(frame)
+        if (fate === 'drop') return undefined
+        if (typeof fate === 'object') return Buffer.from(fate.instead)
+      }
+      return data
     },
   }
-  return wire
-}
-
-interface Ends {
-  target(): string
-  isCut(): boolean
-  pass: (direction: Direction, data: Buffer, isBinary: boolean) => Promise<Buffer | undefined>
-  links: Set<Link>
-  sockets: Set<Socket>
-  bodies: Buffer[]
-}
-
-/** The agents' end of the wire; each channel is linked to one of its own at the server. */
-function listenForLinks(ends: Ends): Server {
-  const http = createServer((incoming, answer) => forward(ends.target(), incoming, answer, ends.bodies))
-  http.on('connection', (socket: Socket) => {
-    if (ends.isCut()) return socket.destroy()
-    ends.sockets.add(socket)
-    socket.once('close', () => ends.sockets.delete(socket))
-  })
-  const acceptor = new WebSocketServer({ noServer: true, perMessageDeflate: false })
-  http.on('upgrade', (incoming: IncomingMessage, socket: Duplex, head: Buffer) => {
-    socket.on('error', () => socket.destroy())
-    const url = new URL(incoming.url ?? '/', ends.target())
-    createLink(url, ends.pass, (agent) => acceptor.handleUpgrade(incoming, socket, head, agent), socket)
-      .then((link) => {
-        ends.links.add(link)
-        return link.ended.then(() => ends.links.delete(link))
-      })
-      .catch(() => socket.destroy())
-  })
-  return http
 }
 
 /** Everything that is no channel (prove, enrol, registry) goes through as it is. */

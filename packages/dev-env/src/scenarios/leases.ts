@@ -83,4 +83,19 @@ export const leases: Scenario[] = [
       audit: { has: ['job.lost'], hasNot: ['job.requeued'] },
     },
   },
+  {
+    name: 'the agent comes back without its journal: what it ran is swept, the job ends as gone',
+    app: { web: { deploy: untilReleased } },
+    faults: [
+      {
+        when: { job: 'deploy:web', is: 'running' },
+        then: ['kill agent', (stage) => stage.loseJournal(), 'start agent'],
+      },
+    ],
+    expect: {
+      run: 'failed',
+      jobs: { 'deploy:web': { status: 'failed', reason: 'gone', starts: 1 } },
+      audit: { hasNot: ['job.requeued', 'job.lost'] },
+    },
+  },
 ]

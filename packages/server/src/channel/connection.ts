@@ -13,7 +13,7 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { WebSocket } from 'ws'
 import type { Context } from '../context.ts'
-import { openSession, type Challenge, type OpenedSession } from '../operations/open-session.ts'
+import { type Challenge, type OpenedSession } from '../operations/open-session.ts'
 import { isDatabaseAway, isUnstorable } from '../store/database.ts'
 import { createDispatcher } from './dispatcher.ts'
 import { answerHeartbeat, handleFrame } from './frames.ts'
@@ -28,7 +28,10 @@ const DATABASE_RETRY_MS = 500
 const MAX_WAITING_BYTES = 4_194_304
 const FRAME_BYTES = 1_000
 
-/** One agent's connection, from the first byte to the last: open, challenge, hello, welcome, then frames in their order. */
+/**
+ * One agent's connection, from the first byte to the last: open, challenge, hello, welcome, then frames in their
+ * order; those about different jobs do not wait for each other.
+ */
 export class Connection {
   readonly #context: Context
   readonly #sessions: Sessions
@@ -37,7 +40,7 @@ export class Connection {
   #challenge: Challenge | undefined
   #session: Session | undefined
   #closed = false
-  #work: Promise<void> = Promise.resolve()
+  readonly #lanes = new Map<string, Promise<void>>()
   #waitingBytes = 0
   #announcedKey = ''
   #heardAt: number
@@ -94,7 +97,18 @@ export class Connection {
     const bytes = data.byteLength + FRAME_BYTES
     this.#waitingBytes += bytes
     if (this.#waitingBytes > MAX_WAITING_BYTES) this.#socket.pause()
-    this.#work = this.#work.then(() => this.#take(frame)).finally(() => this.#taken(bytes))
+    this.#queue(this.#session ? laneOf(frame) : '', frame, bytes)
+  }
+
+  #queue(lane: string, frame: AgentFrame, bytes: number): void {
+    const before = this.#lanes.get(lane) ?? Promise.resolve()
+    const work = before
+      .then(() => this.#take(frame))
+      .finally(() => {
+        this.#taken(bytes)
+        if (this.#lanes.get(lane) === work) this.#lanes.delete(lane)
+      })
+    this.#lanes.set(lane, work)
   }
 
   #taken(bytes: number): void {
@@ -157,7 +171,7 @@ export class Connection {
   }
 
   async #welcome(challenge: Challenge, hello: Frame<'hello'>): Promise<void> {
-    const opened = await openSession(this.#context, challenge, hello)
+    const opened = await this.#sessions.desk.open({ challenge, hello })
     if (!opened.ok) return this.reject(opened.code, opened.message)
     const { verdicts, ...kept } = opened.session
     const session = this.#sessionOf(challenge.agentId, kept, hello.slots)
@@ -193,7 +207,7 @@ export class Connection {
       announceKeys: () => this.announceKeys(),
       heardAt: () => this.#heardAt,
       sinks: new Map(),
-      dispatcher: createDispatcher(this.#context, opened, agentId, slots, send),
+      dispatcher: createDispatcher(this.#context, this.#sessions.desk, opened, agentId, slots, send),
     }
   }
 
@@ -204,6 +218,21 @@ export class Connection {
     const sink = this.#session.sinks.get(frame.stream)
     if (sink && !sink.write(frame.offset, frame.payload))
       this.reject('out_of_order', 'log bytes are missing in between')
+  }
+}
+
+/** What a job does is told in order; everything else about an agent shares one lane. */
+function laneOf(frame: AgentFrame): string {
+  switch (frame.type) {
+    case 'job.accepted':
+    case 'job.refused':
+    case 'job.started':
+    case 'job.progress':
+      return frame.jobId
+    case 'job.finished':
+      return frame.report.jobId
+    default:
+      return ''
   }
 }
 

@@ -1,7 +1,7 @@
 import type { ServerFrame } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import type { OpenedSession } from '../operations/open-session.ts'
-import { claimJobs } from '../store/jobs.ts'
+import type { JobDesk } from './job-desk.ts'
 
 /** Gives a connected agent as many jobs as it has free slots. */
 export interface Dispatcher {
@@ -15,6 +15,7 @@ export interface Dispatcher {
 
 export function createDispatcher(
   context: Context,
+  desk: JobDesk,
   agent: Pick<OpenedSession, 'pool' | 'held' | 'sessionId'>,
   agentId: string,
   slots: number,
@@ -30,9 +31,10 @@ export function createDispatcher(
     try {
       do {
         again = false
-        const free = slots - held.size
-        if (free <= 0 || stopped) break
-        for (const job of await claimJobs(context, { id: agentId, ...agent }, free)) {
+        const limit = slots - held.size
+        if (limit <= 0 || stopped) break
+        const { pool, sessionId } = agent
+        for (const job of await desk.claim({ agentId, sessionId, pool, limit })) {
           held.add(job.id)
           send({ type: 'job.assign', manifest: job.document })
         }

@@ -1,8 +1,7 @@
 import { SERVER_CHAIN, signingBytes, type Json } from '@tenon/core'
 import type { AgentFrame } from '@tenon/protocol'
-import { isoNow, type Context } from '../context.ts'
+import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
-import { finishJob } from '../operations/finish-job.ts'
 import { grantCredential } from '../operations/grant-credential.ts'
 import { refuseJob } from '../operations/job-control.ts'
 import { transact, transactWithHeads } from '../store/transaction.ts'
@@ -29,11 +28,11 @@ export async function handleFrame(
       await refuseJob(context, { id: session.agentId, installId: session.installId }, frame)
       return session.dispatcher.release(frame.jobId)
     case 'job.started':
-      return jobStarted(context, session, frame)
+      return sessions.desk.started({ ...frame, agentId: session.agentId })
     case 'job.progress':
       return jobProgress(context, session, frame)
     case 'job.finished':
-      return jobFinished(context, session, frame)
+      return jobFinished(sessions, session, frame)
     case 'log.open':
       return logOpen(context, session, frame)
     case 'log.end':
@@ -58,43 +57,6 @@ export function answerHeartbeat(
   session.send({ type: 'heartbeat.ack', at: new Date(context.now()).toISOString() })
 }
 
-async function jobStarted(context: Context, session: Session, frame: Frame<'job.started'>): Promise<void> {
-  await transact(context, async (tx) => {
-    const job = await tx.db
-      .updateTable('job')
-      .set({
-        status: 'running',
-        started_at: frame.at,
-        confinement: frame.confinement,
-        lease_until: isoNow(context, context.config.leaseSeconds),
-      })
-      .where('id', '=', frame.jobId)
-      .where('agent_id', '=', session.agentId)
-      .where('fence', '=', frame.fence)
-      .where('status', 'in', ['assigned', 'lost'])
-      .returning(['run_id', 'build_id', 'install_id', 'manifest_digest'])
-      .executeTakeFirst()
-    if (!job) return
-    tx.audit(job.install_id ?? SERVER_CHAIN, {
-      actor: { type: 'agent', id: session.agentId },
-      action: 'job.started',
-      subject: { type: 'job', id: frame.jobId },
-      outcome: 'ok',
-      manifestDigest: job.manifest_digest,
-      details: { fence: frame.fence, confinement: frame.confinement },
-    })
-    tx.nudge(`job:${frame.jobId}`)
-    if (job.run_id) tx.nudge(`run:${job.run_id}`)
-    if (!job.build_id) return
-    await tx.db
-      .updateTable('build')
-      .set({ status: 'running' })
-      .where('id', '=', job.build_id)
-      .where('status', '=', 'queued')
-      .execute()
-  })
-}
-
 async function jobProgress(context: Context, session: Session, frame: Frame<'job.progress'>): Promise<void> {
   const job = await context.db
     .updateTable('job')
@@ -109,17 +71,13 @@ async function jobProgress(context: Context, session: Session, frame: Frame<'job
 }
 
 async function jobFinished(
-  context: Context,
+  sessions: Sessions,
   session: Session,
   { report, signature }: Frame<'job.finished'>,
 ): Promise<void> {
   if (report.agentId !== session.agentId) return session.reject('bad_frame', 'a report names another agent')
-  const verdict = await finishJob(
-    context,
-    { id: session.agentId, publicKey: session.publicKey },
-    report,
-    signature,
-  )
+  const agent = { id: session.agentId, publicKey: session.publicKey }
+  const verdict = await sessions.desk.finish({ agent, report, signature })
   if (!verdict.settled) return session.reject('bad_signature', verdict.message)
   session.dispatcher.release(report.jobId)
   session.send({

@@ -44,10 +44,10 @@ export function createLogSink(
     pending = [bytes]
     const added = received
     try {
-      const mine = await storeLogChunk(context, jobId, durable, bytes)
+      const stored = await storeLogChunk(context, jobId, durable, bytes)
       pending.shift()
       durable = added
-      if (mine && !closed) acknowledge(durable)
+      if (stored === added && !closed) acknowledge(durable)
       else closed = true
       storing = false
       if (ended && durable === received) onEnd()

@@ -1,10 +1,15 @@
 import type { Context } from '../context.ts'
 import { extendLeases } from '../store/jobs.ts'
-import { controlAgent } from './control.ts'
+import { createBatcher } from '../store/batch.ts'
+import { controlAgents } from './control.ts'
+import { createJobDesk, type JobDesk } from './job-desk.ts'
 import type { Session } from './session.ts'
+
+const CONTROL_BATCH = 500
 
 /** The agents that are connected to this process, and what is done for all of them at once. */
 export interface Sessions {
+  readonly desk: JobDesk
   add(session: Session): void
   remove(session: Session): Promise<void>
   /** A heartbeat arrived: its leases are renewed with everybody else's at the next flush. */
@@ -38,7 +43,13 @@ export function createSessions(context: Context): Sessions {
       if (session.heardAt() < since) session.reject('busy', 'nothing was heard for too long; connect again')
   }
 
+  const control = createBatcher<Session, void>(CONTROL_BATCH, async (some) => {
+    await controlAgents(context, some)
+    return some.map(() => undefined)
+  })
+
   const sessions: Sessions = {
+    desk: createJobDesk(context),
     add(session) {
       const earlier = byAgent.get(session.agentId)
       const off = [
@@ -64,7 +75,7 @@ export function createSessions(context: Context): Sessions {
     },
     control(agentId) {
       const held = byAgent.get(agentId)
-      if (held) void controlAgent(context, held.session)
+      if (held) void control(held.session)
     },
     pools() {
       const pools = new Map<string, Session[]>()

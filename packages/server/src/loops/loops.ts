@@ -26,38 +26,30 @@ export function startLoops(context: Context, sessions: Sessions): { stop(): Prom
 async function poll(context: Context, sessions: Sessions): Promise<void> {
   await context.keys.reload()
   sessions.announceKeys()
-  const pools = sessions.pools()
-  if (pools.size > 0) {
-    const waiting = await context.db
-      .selectFrom('job')
-      .select('pool')
-      .distinct()
-      .where('status', '=', 'queued')
-      .execute()
-    for (const { pool } of waiting) for (const session of pools.get(pool) ?? []) session.dispatcher.nudge()
-    const canceled = await context.db
-      .selectFrom('job')
-      .select('agent_id')
-      .distinct()
-      .where('status', 'in', ['assigned', 'running'])
-      .where('cancel_requested_at', 'is not', null)
-      .execute()
-    const secrets = await context.db
-      .selectFrom('install_secret')
-      .innerJoin('agent', 'agent.install_id', 'install_secret.install_id')
-      .select('agent.id as agent_id')
-      .distinct()
-      .where('delivered_at', 'is', null)
-      .execute()
-    const here = await context.db
-      .selectFrom('agent')
-      .select('id as agent_id')
-      .where('id', 'in', sessions.agentIds())
-      .where((eb) => eb.or([eb('status', '!=', 'enrolled'), eb('process_id', '!=', context.processId)]))
-      .execute()
-    for (const { agent_id } of [...canceled, ...secrets, ...here]) if (agent_id) sessions.control(agent_id)
-  }
+  await nudgeSessions(context, sessions)
   await startWaitingRuns(context)
+}
+
+async function nudgeSessions(context: Context, sessions: Sessions): Promise<void> {
+  const pools = sessions.pools()
+  if (pools.size === 0) return
+  const { db } = context
+  const waiting = await db
+    .selectFrom('job')
+    .select('pool')
+    .distinct()
+    .where('status', '=', 'queued')
+    .execute()
+  for (const { pool } of waiting) for (const session of pools.get(pool) ?? []) session.dispatcher.nudge()
+  const { rows } = await sql<{ id: string }>`
+    select agent_id as id from job where status in ('assigned', 'running') and cancel_requested_at is not null
+    union
+    select agent.id from install_secret join agent on agent.install_id = install_secret.install_id
+      where install_secret.delivered_at is null
+    union
+    select id from agent where id = any(${sessions.agentIds()}::text[])
+      and (status <> 'enrolled' or process_id <> ${context.processId})`.execute(db)
+  for (const { id } of rows) sessions.control(id)
 }
 
 async function startWaitingRuns(context: Context): Promise<void> {

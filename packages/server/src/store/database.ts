@@ -1,9 +1,8 @@
-import { Kysely, PostgresDialect } from 'kysely'
 import { Socket } from 'node:net'
 import pg from 'pg'
-import type { Database } from './schema.ts'
+import { dbOn, type Db } from './statements.ts'
 
-export type Db = Kysely<Database>
+export type { Db } from './statements.ts'
 
 const TIMESTAMPTZ = 1184
 const INT8 = 20
@@ -24,16 +23,20 @@ export function openPool(
   silenceMs: number,
   onError: (error: Error) => void,
 ): pg.Pool {
-  const pool = new pg.Pool({
+  // pg's types do not know `pipeline` yet.
+  const options: pg.PoolConfig & { pipeline: boolean } = {
     connectionString: url,
     max,
     types,
+    // Statements are sent without waiting for the answer to the one before: `begin` and `commit` cost no round trip.
+    pipeline: true,
     application_name: 'tenon-server',
     connectionTimeoutMillis: 5_000,
     // Idle ones leave the pool before their silence could look like a fault.
     idleTimeoutMillis: silenceMs === 0 ? 60_000 : silenceMs / 2,
     stream: () => impatientSocket(silenceMs),
-  })
+  }
+  const pool = new pg.Pool(options)
   // One that breaks while a transaction holds it also tells its statements; without a listener it would end the process.
   pool.on('connect', (client) => client.on('error', onError))
   // An idle connection that breaks (Postgres restarts) is replaced by the pool; without a listener it would end the process.
@@ -53,7 +56,7 @@ function impatientSocket(silenceMs: number): Socket {
 }
 
 export function openDb(pool: pg.Pool): Db {
-  return new Kysely<Database>({ dialect: new PostgresDialect({ pool }) })
+  return dbOn(pool)
 }
 
 /** Whether an error means that the database is away, rather than that the statement is wrong. */

@@ -11,6 +11,6 @@ export async function until<T>(
     const answer = await ask()
     if (answer !== undefined && answer !== false && answer !== null) return answer
     if (performance.now() >= deadline) throw new Error(`not within ${timeoutMs} ms: ${what}`)
-    await delay(10)
+    await delay(20)
   }
 }
