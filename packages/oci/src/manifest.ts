@@ -42,6 +42,18 @@ export const isManifestMediaType = (value: string): boolean => manifestMediaType
 
 export const isIndexMediaType = (value: string): boolean => indexTypes.includes(value)
 
+/** How a manifest shows among the referrers of its subject. */
+export const referrerDescriptor = (manifest: OciManifest, digest: Digest, size: number): Descriptor => {
+  const artifactType = manifest.artifactType ?? manifest.config?.mediaType
+  return {
+    mediaType: manifest.mediaType,
+    digest,
+    size,
+    ...(artifactType === undefined ? {} : { artifactType }),
+    ...(manifest.annotations === undefined ? {} : { annotations: manifest.annotations }),
+  }
+}
+
 export const manifestBlobs = (manifest: OciManifest): Descriptor[] =>
   manifest.config === undefined ? manifest.layers : [manifest.config, ...manifest.layers]
 

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, open, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { Transform } from 'node:stream'
+import { PassThrough, Transform } from 'node:stream'
 import type { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
@@ -22,17 +22,31 @@ export const defaultUnpackLimits: UnpackLimits = { maxEntries: 50_000, maxBytes:
  * Unpacks an untrusted archive into `dir`, which must not exist or be empty. It holds files and folders
  * only: links of any kind are refused, so no name can lead out of it. On failure nothing is left.
  */
-export const unpackTarGz = async (
+export const unpackTarGz = (
   source: Readable,
   dir: string,
   limits: UnpackLimits = defaultUnpackLimits,
+): Promise<{ entries: number; bytes: number }> => unpackWith(createGunzip(), source, dir, limits)
+
+/** The same for an archive that is not compressed. */
+export const unpackTar = (
+  source: Readable,
+  dir: string,
+  limits: UnpackLimits = defaultUnpackLimits,
+): Promise<{ entries: number; bytes: number }> => unpackWith(new PassThrough(), source, dir, limits)
+
+const unpackWith = async (
+  decoder: Transform,
+  source: Readable,
+  dir: string,
+  limits: UnpackLimits,
 ): Promise<{ entries: number; bytes: number }> => {
   const target = resolve(dir)
   const partial = `${target}.partial-${randomBytes(6).toString('hex')}`
   await mkdir(dirname(target), { recursive: true })
   await mkdir(partial)
   try {
-    const counts = await unpackInto(source, partial, limits)
+    const counts = await unpackInto(decoder, source, partial, limits)
     await rename(partial, target)
     return counts
   } catch (error) {
@@ -43,6 +57,7 @@ export const unpackTarGz = async (
 }
 
 const unpackInto = async (
+  decompress: Transform,
   source: Readable,
   folder: string,
   limits: UnpackLimits,
@@ -50,7 +65,7 @@ const unpackInto = async (
   const counter = byteLimit(limits.maxBytes)
   const decoder = createTarDecoder({ strict: true })
   const stop = new AbortController()
-  const feed = pipeline(source, createGunzip(), counter.stream, toWeb(decoder.writable), {
+  const feed = pipeline(source, decompress, counter.stream, toWeb(decoder.writable), {
     signal: stop.signal,
   })
   // The reading side fails with the reason; this promise is awaited below all the same.
@@ -128,7 +143,7 @@ const refusal = (error: unknown, dir: string): unknown => {
   }
   if (code === 'ENOSPC')
     return new OciError('STORAGE_FULL', 'There is no space left to unpack', { cause: error })
-  return new OciError('ARCHIVE_REFUSED', 'The archive is damaged or no tar.gz', { cause: error })
+  return new OciError('ARCHIVE_REFUSED', 'The archive is damaged or of another kind', { cause: error })
 }
 
 const show = (name: string): string => JSON.stringify(name.slice(0, 120))

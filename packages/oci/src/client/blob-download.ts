@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import { createContentCheck } from '../digest.ts'
 import { isOciError, OciError } from '../errors.ts'
 import type { Digest } from '../reference.ts'
-import { aborted, pause, retryDelay, TransientFailure, unavailable } from './retry.ts'
+import { aborted, TransientFailure, waitOrGiveUp } from './retry.ts'
 import { anySignal, discard } from './transport.ts'
 import type { Transport, WireAnswer } from './transport.ts'
 
@@ -11,6 +11,8 @@ export interface GetBlobOptions {
   offset?: number
   /** The size its descriptor gives; more than that is never read. */
   size?: number
+  /** Told of every chunk before it is passed on; a promise holds the reading back. */
+  onChunk?: (bytes: number) => Promise<void> | void
   signal?: AbortSignal
 }
 
@@ -33,7 +35,8 @@ export const downloadBlob = async (
   const signal = anySignal(transport.signal, options.signal, left.signal)
   const first = await transport.send({ method: 'GET', path, signal, ...rangeFrom(start) })
   const opened = await checkOpened(first, start, options.size)
-  const chunks = readResuming(transport, { path, digest, start, size: opened, signal }, first)
+  const { onChunk } = options
+  const chunks = readResuming(transport, { path, digest, start, size: opened, signal, onChunk }, first)
   const stream = Readable.from(chunks, { objectMode: false, highWaterMark: 256 * 1024 })
   stream.once('close', () => left.abort())
   return { size: opened, stream }
@@ -45,6 +48,7 @@ interface Download {
   start: number
   size: number
   signal: AbortSignal | undefined
+  onChunk: GetBlobOptions['onChunk']
 }
 
 async function* readResuming(
@@ -52,7 +56,7 @@ async function* readResuming(
   download: Download,
   first: WireAnswer,
 ): AsyncGenerator<Buffer> {
-  const { path, start, size, digest, signal } = download
+  const { path, start, size, digest, signal, onChunk } = download
   const check = start === 0 ? createContentCheck({ digest, size }) : undefined
   let at = start
   let failures = 0
@@ -66,6 +70,8 @@ async function* readResuming(
         if (at > size) throw tooLong(size)
         check?.update(bytes)
         failures = 0
+        const held = onChunk?.(bytes.byteLength)
+        if (held !== undefined) await held
         yield bytes
       }
       if (at < size) throw new TransientFailure('The registry broke off a blob')
@@ -75,8 +81,7 @@ async function* readResuming(
       const failure =
         error instanceof TransientFailure ? error : new TransientFailure('A blob broke off', { cause: error })
       failures++
-      if (failures >= transport.retry.attempts) throw unavailable(failure)
-      await pause(retryDelay(transport.retry, failures, failure.retryAfterMs), signal)
+      await waitOrGiveUp(transport.retry, failures, failure, signal)
     }
     answer = undefined
   }

@@ -202,14 +202,25 @@ describe('a client of a registry that misbehaves', () => {
 })
 
 describe('the pause before another try', () => {
-  const policy = { attempts: 4, baseDelayMs: 100, maxDelayMs: 1000, random: () => 1 }
+  const policy = {
+    attempts: 10,
+    baseDelayMs: 100,
+    maxDelayMs: 1000,
+    maxRetryAfterMs: 60_000,
+    random: () => 1,
+  }
 
-  it('doubles, follows the wish of the registry and is bounded', () => {
+  it('doubles up to its bound and is never shorter than the registry wishes', () => {
     expect([1, 2, 3, 9].map((failures) => retryDelay(policy, failures, undefined))).toEqual([
       100, 200, 400, 1000,
     ])
     expect(retryDelay(policy, 1, 700)).toBe(700)
-    expect(retryDelay(policy, 1, 3_600_000)).toBe(1000)
+    expect(retryDelay(policy, 1, 60_000)).toBe(60_000)
+  })
+
+  it('does not come after too many tries, or when the registry wishes too long a one', () => {
+    expect(retryDelay(policy, 10, undefined)).toBeUndefined()
+    expect(retryDelay(policy, 1, 60_001)).toBeUndefined()
   })
 
   it('is read from seconds or a date', () => {

@@ -2,12 +2,15 @@ import type { Readable } from 'node:stream'
 import { sha256Digest, verifyBytes } from '../digest.ts'
 import { OciError } from '../errors.ts'
 import { isManifestMediaType, manifestMediaTypes, MAX_MANIFEST_BYTES } from '../manifest.ts'
+import type { Descriptor } from '../manifest.ts'
 import { isDigest, parseDigest, parseRepository, parseTagOrDigest } from '../reference.ts'
 import type { Digest } from '../reference.ts'
 import { downloadBlob } from './blob-download.ts'
 import type { BlobDownload, GetBlobOptions } from './blob-download.ts'
 import { uploadBlob } from './blob-upload.ts'
-import type { BlobSource } from './blob-upload.ts'
+import type { BlobSource, PutBlobOptions } from './blob-upload.ts'
+import { listReferrers, listTags, listUnderTag } from './listings.ts'
+import type { ReferrerOptions } from './listings.ts'
 import { withRetries } from './retry.ts'
 import { anySignal, createTransport, discard, readBounded } from './transport.ts'
 import type { RegistryClientOptions, Transport, WireAnswer } from './transport.ts'
@@ -50,10 +53,14 @@ export interface RegistryClient {
     digest: Digest,
     size: number,
     source: BlobSource,
-    options?: CallOptions,
+    options?: PutBlobOptions,
   ): Promise<void>
   /** False when the registry would not; the blob then has to be uploaded. */
   mountBlob(repository: string, digest: Digest, from: string, options?: CallOptions): Promise<boolean>
+  /** All of them, page after page; empty when there is no such repository. */
+  listTags(repository: string, options?: CallOptions): Promise<string[]>
+  /** What names the manifest as its subject; registries without the referrers API keep it under a tag. */
+  listReferrers(repository: string, subject: Digest, options?: ReferrerOptions): Promise<Descriptor[]>
 }
 
 export const createRegistryClient = (options: RegistryClientOptions): RegistryClient => {
@@ -62,20 +69,27 @@ export const createRegistryClient = (options: RegistryClientOptions): RegistryCl
     origin: new URL(options.url).origin,
     getManifest: (repository, reference, call) => getManifest(transport, repository, reference, call),
     headManifest: (repository, reference, call) => headManifest(transport, repository, reference, call),
-    putManifest: (repository, reference, mediaType, bytes, call) =>
-      putManifest(transport, manifestPath(repository, reference), mediaType, bytes, call),
+    putManifest: async (repository, reference, mediaType, bytes, call) => {
+      const put = await putManifest(transport, manifestPath(repository, reference), mediaType, bytes, call)
+      if (!put.isListed) await listUnderTag(transport, repository, put.info, bytes, call ?? {})
+      return put.info
+    },
     getBlob: async (repository, digest, get) =>
       downloadBlob(transport, parseRepository(repository), parseDigest(digest), get ?? {}),
     hasBlob: (repository, digest, call) => hasBlob(transport, repository, digest, call),
     putBlob: async (repository, digest, size, source, call) =>
       uploadBlob(transport, {
+        ...call,
+        origin: new URL(options.url).origin,
         repository: parseRepository(repository),
         digest: parseDigest(digest),
         size,
         source,
-        signal: call?.signal,
       }),
     mountBlob: (repository, digest, from, call) => mountBlob(transport, repository, digest, from, call),
+    listTags: async (repository, call) => listTags(transport, parseRepository(repository), call ?? {}),
+    listReferrers: async (repository, subject, call) =>
+      listReferrers(transport, parseRepository(repository), parseDigest(subject), call ?? {}),
   }
 }
 
@@ -154,7 +168,7 @@ const putManifest = async (
   mediaType: string,
   bytes: Uint8Array,
   call: CallOptions = {},
-): Promise<ManifestInfo> => {
+): Promise<{ info: ManifestInfo; isListed: boolean }> => {
   const digest = sha256Digest(bytes)
   const headers = { 'content-type': mediaType }
   const answer = await transport.send({ method: 'PUT', path, headers, body: bytes, expect: [201], ...call })
@@ -166,7 +180,8 @@ const putManifest = async (
       `The registry says it stored ${stored.slice(0, 80)}, not ${digest}`,
     )
   }
-  return { digest, mediaType, size: bytes.byteLength }
+  const isListed = answer.header('oci-subject') !== undefined
+  return { info: { digest, mediaType, size: bytes.byteLength }, isListed }
 }
 
 const hasBlob = async (
@@ -191,7 +206,14 @@ const mountBlob = async (
   const base = `/v2/${parseRepository(repository)}/blobs/uploads/`
   const path = `${base}?mount=${encodeURIComponent(parseDigest(digest))}&from=${encodeURIComponent(parseRepository(from))}`
   const headers = { 'content-length': '0' }
-  const answer = await transport.send({ method: 'POST', path, headers, expect: [201, 202], ...call })
+  const answer = await transport.send({
+    method: 'POST',
+    path,
+    headers,
+    expect: [201, 202],
+    alsoPull: from,
+    ...call,
+  })
   await discard(answer)
   if (answer.status === 201) return true
   // The registry opened an upload instead; it is given back rather than left to expire.

@@ -5,6 +5,8 @@ export interface RetryPolicy {
   attempts: number
   baseDelayMs: number
   maxDelayMs: number
+  /** A registry that asks for a longer pause than this is not waited for, and not asked again before it. */
+  maxRetryAfterMs: number
   random: () => number
 }
 
@@ -12,6 +14,7 @@ export const defaultRetry: RetryPolicy = {
   attempts: 4,
   baseDelayMs: 200,
   maxDelayMs: 10_000,
+  maxRetryAfterMs: 120_000,
   random: Math.random,
 }
 
@@ -26,14 +29,27 @@ export class TransientFailure extends Error {
   }
 }
 
-/** Full jitter, doubled each time; a registry's own wish counts, up to the bound. */
+/** Full jitter, doubled each time; never earlier than the registry wishes. `undefined`: give up. */
 export const retryDelay = (
   policy: RetryPolicy,
   failures: number,
   retryAfterMs: number | undefined,
-): number => {
+): number | undefined => {
+  if (failures >= policy.attempts || (retryAfterMs ?? 0) > policy.maxRetryAfterMs) return undefined
   const backoff = Math.min(policy.maxDelayMs, policy.baseDelayMs * 2 ** (failures - 1)) * policy.random()
-  return Math.min(policy.maxDelayMs, Math.max(backoff, retryAfterMs ?? 0))
+  return Math.max(backoff, retryAfterMs ?? 0)
+}
+
+/** Waits before the next try, or throws what the last failure comes to. */
+export const waitOrGiveUp = async (
+  policy: RetryPolicy,
+  failures: number,
+  failure: TransientFailure,
+  signal: AbortSignal | undefined,
+): Promise<void> => {
+  const delay = retryDelay(policy, failures, failure.retryAfterMs)
+  if (delay === undefined) throw unavailable(failure)
+  await pause(delay, signal)
 }
 
 export const withRetries = async <T>(
@@ -47,18 +63,17 @@ export const withRetries = async <T>(
     } catch (error) {
       if (signal?.aborted) throw aborted(signal)
       if (!(error instanceof TransientFailure)) throw error
-      if (attempt >= policy.attempts) throw unavailable(error)
-      await pause(retryDelay(policy, attempt, error.retryAfterMs), signal)
+      await waitOrGiveUp(policy, attempt, error, signal)
     }
   }
 }
 
 export const unavailable = (failure: TransientFailure): OciError =>
-  new OciError('UNAVAILABLE', `${failure.message}; tried several times, try again later`, {
+  new OciError('UNAVAILABLE', `${failure.message}; try again later`, {
     cause: failure.cause ?? failure,
   })
 
-export const pause = async (ms: number, signal: AbortSignal | undefined): Promise<void> => {
+const pause = async (ms: number, signal: AbortSignal | undefined): Promise<void> => {
   try {
     await sleep(ms, undefined, signal === undefined ? {} : { signal })
   } catch (cause) {

@@ -2,14 +2,18 @@ import type { Readable } from 'node:stream'
 import { request } from 'undici'
 import type { Dispatcher } from 'undici'
 import { isOciError, OciError } from '../errors.ts'
+import type { Credentials } from './credentials.ts'
 import { aborted, defaultRetry, parseRetryAfter, TransientFailure, withRetries } from './retry.ts'
 import type { RetryPolicy } from './retry.ts'
+import { createTokenFlow, scopeOf } from './token-flow.ts'
 
 export interface RegistryClientOptions {
   url: string
-  /** Asked before every request, so that a bearer may be renewed; a 401 asks once more. */
-  credentials: () => Promise<{ bearer: string } | undefined>
+  credentials: Credentials
+  /** For instance undici's `ProxyAgent`; all requests go through it, those for tokens too. */
   dispatcher?: Dispatcher
+  /** Where reads may be sent besides the registry itself; nowhere by default. No credential goes along. */
+  followRedirect?: (url: URL) => boolean
   signal?: AbortSignal
   retry?: Partial<RetryPolicy>
   clock?: () => number
@@ -23,6 +27,8 @@ export interface WireRequest {
   /** Statuses the caller handles; any other becomes an `OciError`. */
   expect: readonly number[]
   signal?: AbortSignal | undefined
+  /** A second repository that must be readable. */
+  alsoPull?: string
 }
 
 export interface WireAnswer {
@@ -63,12 +69,21 @@ export const createTransport = (options: RegistryClientOptions): Transport => {
     return `${url.pathname}${url.search}`
   }
 
-  const attempt = async (wire: WireRequest, bearer: string | undefined): Promise<WireAnswer> => {
+  const flow = createTokenFlow({ base, dispatcher: options.dispatcher, now })
+
+  const redirect = (location: string | undefined, from: string): string => {
+    const url =
+      location !== undefined && URL.canParse(location, base.href) ? new URL(location, base) : undefined
+    const isElsewhere = url !== undefined && url.origin !== base.origin
+    return isElsewhere && options.followRedirect?.(url) === true ? url.href : follow(location, from)
+  }
+
+  const attempt = async (wire: WireRequest, authorization: string | undefined): Promise<WireAnswer> => {
     const signal = anySignal(options.signal, wire.signal)
     try {
       const answer = await request(new URL(wire.path, base), {
         method: wire.method,
-        headers: { ...wire.headers, ...(bearer === undefined ? {} : { authorization: `Bearer ${bearer}` }) },
+        headers: { ...wire.headers, ...(authorization === undefined ? {} : { authorization }) },
         headersTimeout: SILENCE_MS,
         bodyTimeout: SILENCE_MS,
         ...(wire.body === undefined ? {} : { body: wire.body }),
@@ -84,12 +99,16 @@ export const createTransport = (options: RegistryClientOptions): Transport => {
   }
 
   const settled = async (wire: WireRequest): Promise<WireAnswer> => {
-    const credentials = await options.credentials()
-    const answer = await attempt(wire, credentials?.bearer)
-    const renewed = answer.status === 401 && isRepeatable(wire) ? await options.credentials() : undefined
-    if (renewed === undefined || renewed.bearer === credentials?.bearer) return answer
+    const scope = scopeOf(wire.method, wire.path, wire.alsoPull)
+    const sent = flow.known(scope, await options.credentials())
+    const answer = await attempt(wire, sent)
+    if (answer.status !== 401 || !isRepeatable(wire)) return answer
+    const challenge = answer.header('www-authenticate')
+    const signal = anySignal(options.signal, wire.signal)
+    const renewed = await flow.answer(challenge, scope, await options.credentials(), signal)
+    if (renewed === undefined || renewed === sent) return answer
     await discard(answer)
-    return attempt(wire, renewed.bearer)
+    return attempt(wire, renewed)
   }
 
   const once = async (wire: WireRequest): Promise<WireAnswer> => {
@@ -97,8 +116,9 @@ export const createTransport = (options: RegistryClientOptions): Transport => {
     let path = wire.path
     for (let hops = 0; isRedirect(answer.status) && isRead(wire) && hops < MAX_HOPS; hops++) {
       await discard(answer)
-      path = follow(answer.header('location'), path)
-      answer = await settled({ ...wire, path })
+      path = redirect(answer.header('location'), path)
+      const isHere = new URL(path, base).origin === base.origin
+      answer = isHere ? await settled({ ...wire, path }) : await attempt({ ...wire, path }, undefined)
     }
     if (wire.expect.includes(answer.status)) return answer
     throw await failureOf(answer, base.host, now())

@@ -1,32 +1,44 @@
+import type { IncomingMessage } from 'node:http'
 import { pipeline } from 'node:stream/promises'
+import { manifestBlobs, parseManifest } from '../manifest.ts'
 import type { Digest } from '../reference.ts'
 import type { ByteRange } from '../storage/storage.ts'
 import type { Exchange } from './exchange.ts'
-import { RegistryRefusal, sendEmpty } from './respond.ts'
+import { etag, isKnown, RegistryRefusal, sendEmpty, sendUnchanged } from './respond.ts'
 
 export const serveBlob = async (
   exchange: Exchange,
   route: { repository: string; digest: Digest },
 ): Promise<void> => {
-  const { req, res, storage } = exchange
-  const { repository, digest } = route
-  if (req.method !== 'GET' && req.method !== 'HEAD') {
-    throw new RegistryRefusal(405, 'UNSUPPORTED', 'Blobs are removed by garbage collection', {
-      Allow: 'GET, HEAD',
-    })
+  switch (exchange.req.method ?? '') {
+    case 'GET':
+    case 'HEAD':
+      return pullBlob(exchange, route)
+    case 'DELETE':
+      return deleteBlob(exchange, route)
+    default:
+      throw new RegistryRefusal(405, 'UNSUPPORTED', 'The method does not fit this address', {
+        Allow: 'GET, HEAD, DELETE',
+      })
   }
+}
+
+const pullBlob = async (
+  exchange: Exchange,
+  { repository, digest }: { repository: string; digest: Digest },
+): Promise<void> => {
+  const { req, res, storage } = exchange
   await exchange.allow({ repository, action: 'pull', digest })
   const found = await storage.statBlob(repository, digest)
-  if (found === undefined) {
-    throw new RegistryRefusal(404, 'BLOB_UNKNOWN', `The repository holds no blob ${digest}`)
-  }
+  if (found === undefined) throw unknownBlob(digest)
   const headers = {
     'Content-Type': 'application/octet-stream',
     'Docker-Content-Digest': digest,
     'Accept-Ranges': 'bytes',
-    ETag: `"${digest}"`,
+    ...etag(digest),
   }
-  const range = parseRange(req.headers.range, found.size)
+  if (isKnown(req, digest)) return sendUnchanged(res, digest)
+  const range = rangeOf(req, digest, found.size)
   if (range === 'unsatisfiable') {
     throw new RegistryRefusal(416, 'SIZE_INVALID', `The blob has ${found.size} bytes`, {
       'Content-Range': `bytes */${found.size}`,
@@ -44,6 +56,38 @@ export const serveBlob = async (
   const source = await storage.openBlob(repository, digest, range)
   res.writeHead(status, { ...headers, ...partial, 'Content-Length': length })
   await pipeline(source, res)
+}
+
+/** A blob that a manifest of the repository names stays: whoever pulls that manifest needs it. */
+const deleteBlob = async (
+  exchange: Exchange,
+  { repository, digest }: { repository: string; digest: Digest },
+): Promise<void> => {
+  const { storage } = exchange
+  await exchange.allow({ repository, action: 'delete', digest })
+  for (const { digest: manifest } of await storage.upkeep.listManifests(repository)) {
+    const found = await storage.getManifest(repository, manifest)
+    const named = found === undefined ? [] : manifestBlobs(parseManifest(found.mediaType, found.bytes))
+    if (!named.some((blob) => blob.digest === digest)) continue
+    throw new RegistryRefusal(409, 'DENIED', `The manifest ${manifest} names this blob; delete that first`)
+  }
+  if (!(await storage.deleteBlob(repository, digest))) throw unknownBlob(digest)
+  exchange.emit({ type: 'blob.deleted', repository, digest })
+  sendEmpty(exchange.res, 202, {})
+}
+
+const unknownBlob = (digest: Digest): RegistryRefusal =>
+  new RegistryRefusal(404, 'BLOB_UNKNOWN', `The repository holds no blob ${digest}`)
+
+/** A range counts for GET only, and only for the content that the client means. */
+const rangeOf = (
+  req: IncomingMessage,
+  digest: Digest,
+  size: number,
+): ByteRange | 'unsatisfiable' | undefined => {
+  const meant = req.headers['if-range']
+  const isMeant = meant === undefined || meant === etag(digest).ETag
+  return req.method === 'GET' && isMeant ? parseRange(req.headers.range, size) : undefined
 }
 
 /** One range is served; several, or another unit, are answered with the whole as RFC 9110 allows. */

@@ -16,6 +16,7 @@ export type RegistryEvent =
       tag?: string
     }
   | { type: 'manifest.pulled'; repository: string; digest: Digest; tag?: string }
+  | { type: 'blob.deleted'; repository: string; digest: Digest }
   | { type: 'manifest.deleted'; repository: string; reference: string }
   | {
       type: 'access.refused'
@@ -33,6 +34,7 @@ export interface Exchange {
   query: URLSearchParams
   storage: Storage
   maxManifestBytes: number
+  chunkMinBytes: number
   allow(wanted: Omit<AccessRequest, 'bearer'>): Promise<void>
   emit(event: RegistryEvent): void
 }

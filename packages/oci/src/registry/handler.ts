@@ -29,6 +29,8 @@ export interface RegistryOptions {
   /** Gets method, path without query, and status; never a header. */
   log?: (record: RegistryLogRecord) => void
   maxManifestBytes?: number
+  /** Announced to clients that send blobs in chunks; smaller ones are taken too. */
+  chunkMinBytes?: number
   onEvent?: (event: RegistryEvent) => void
 }
 
@@ -62,6 +64,8 @@ export const createRegistryHandler = (options: RegistryOptions): RegistryHandler
     }
   }
 }
+
+const CHUNK_MIN_BYTES = 64 * 1024
 
 /** Once the headers are out, only a broken connection tells the client that the body is not whole. */
 const answerFailure = (res: ServerResponse, refusal: RegistryRefusal | undefined): void => {
@@ -113,6 +117,7 @@ const createExchange = (
   query,
   storage: options.storage,
   maxManifestBytes: options.maxManifestBytes ?? MAX_MANIFEST_BYTES,
+  chunkMinBytes: options.chunkMinBytes ?? CHUNK_MIN_BYTES,
   emit: (event) => options.onEvent?.(event),
   allow: async (wanted) => {
     const decision = await options.authorize({ ...wanted, bearer: readBearer(req.headers.authorization) })

@@ -1,9 +1,9 @@
 import { sha256Digest } from '../digest.ts'
-import { manifestBlobs, parseManifest } from '../manifest.ts'
+import { manifestBlobs, parseManifest, referrerDescriptor } from '../manifest.ts'
 import type { Descriptor, OciManifest } from '../manifest.ts'
 import type { Digest } from '../reference.ts'
 import type { Exchange } from './exchange.ts'
-import { RegistryRefusal, sendBytes, sendEmpty } from './respond.ts'
+import { etag, isKnown, RegistryRefusal, sendBytes, sendEmpty, sendUnchanged } from './respond.ts'
 
 type Reference = { tag: string } | { digest: Digest }
 
@@ -42,10 +42,11 @@ const pullManifest = async (exchange: Exchange, repository: string, reference: R
   if (req.method === 'GET') {
     exchange.emit({ type: 'manifest.pulled', repository, digest: found.digest, ...tagOf(reference) })
   }
+  if (isKnown(req, found.digest)) return sendUnchanged(res, found.digest)
   sendBytes(res, 200, found.bytes, {
     'Content-Type': found.mediaType,
     'Docker-Content-Digest': found.digest,
-    ETag: `"${found.digest}"`,
+    ...etag(found.digest),
   })
 }
 
@@ -69,7 +70,12 @@ const pushManifest = async (exchange: Exchange, repository: string, reference: R
   const referrer =
     manifest.subject === undefined
       ? {}
-      : { referrer: { subject: manifest.subject.digest, descriptor: referrerOf(manifest, digest, size) } }
+      : {
+          referrer: {
+            subject: manifest.subject.digest,
+            descriptor: referrerDescriptor(manifest, digest, size),
+          },
+        }
   await storage.putManifest(repository, { digest, mediaType, bytes }, { ...tagOf(reference), ...referrer })
   exchange.emit({ type: 'manifest.pushed', repository, digest, mediaType, size, ...tagOf(reference) })
   sendEmpty(res, 201, {
@@ -148,17 +154,6 @@ const readBounded = async ({ req, maxManifestBytes }: Exchange): Promise<Buffer>
     chunks.push(chunk as Buffer)
   }
   return Buffer.concat(chunks)
-}
-
-const referrerOf = (manifest: OciManifest, digest: Digest, size: number): Descriptor => {
-  const artifactType = manifest.artifactType ?? manifest.config?.mediaType
-  return {
-    mediaType: manifest.mediaType,
-    digest,
-    size,
-    ...(artifactType === undefined ? {} : { artifactType }),
-    ...(manifest.annotations === undefined ? {} : { annotations: manifest.annotations }),
-  }
 }
 
 const nameOf = (reference: Reference): string => ('tag' in reference ? reference.tag : reference.digest)

@@ -1,6 +1,7 @@
-import type { OutgoingHttpHeaders, ServerResponse } from 'node:http'
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http'
 import { OciError } from '../errors.ts'
 import type { OciErrorCode } from '../errors.ts'
+import type { Digest } from '../reference.ts'
 
 /** A refusal in the words of the distribution specification. */
 export class RegistryRefusal extends Error {
@@ -29,6 +30,7 @@ export type WireCode =
   | 'NAME_INVALID'
   | 'NAME_UNKNOWN'
   | 'SIZE_INVALID'
+  | 'TOOMANYREQUESTS'
   | 'UNAUTHORIZED'
   | 'UNKNOWN'
   | 'UNSUPPORTED'
@@ -84,5 +86,16 @@ export const sendBytes = (
 
 export const sendEmpty = (res: ServerResponse, status: number, headers: OutgoingHttpHeaders): void => {
   res.writeHead(status, status === 204 ? headers : { ...headers, 'Content-Length': 0 })
+  res.end()
+}
+
+export const etag = (digest: Digest) => ({ ETag: `"${digest}"` })
+
+/** True when the client says that it has this content already. */
+export const isKnown = (req: IncomingMessage, digest: Digest): boolean =>
+  (req.headers['if-none-match'] ?? '').split(',').some((known) => known.trim() === etag(digest).ETag)
+
+export const sendUnchanged = (res: ServerResponse, digest: Digest): void => {
+  res.writeHead(304, { ...etag(digest), 'Docker-Content-Digest': digest })
   res.end()
 }

@@ -27,9 +27,12 @@ export interface RegistryServer {
 export const startRegistryServer = async (options: RegistryServerOptions): Promise<RegistryServer> => {
   const { dir, host, port, closeGraceMs = 5000, beside, ...rest } = options
   const handle = createRegistryHandler({ ...rest, storage: await createFileStorage(dir) })
+  const running = new Set<Promise<void>>()
   // A large push may take hours; what ends a request is silence, not its length.
   const server = createServer({ requestTimeout: 0 }, (req, res) => {
-    if (!beside?.(req, res)) void handle(req, res)
+    if (beside?.(req, res)) return
+    const answering = handle(req, res).finally(() => running.delete(answering))
+    running.add(answering)
   })
   server.timeout = IDLE_MS
   await listen(server, host, port)
@@ -39,7 +42,11 @@ export const startRegistryServer = async (options: RegistryServerOptions): Promi
     url: `http://${shown}:${address.port}`,
     host,
     port: address.port,
-    close: () => close(server, closeGraceMs),
+    // A request whose connection is gone may still be writing; nothing does once this resolves.
+    close: async () => {
+      await close(server, closeGraceMs)
+      await Promise.all(running)
+    },
   }
 }
 

@@ -13,11 +13,17 @@ export const startUpload = async (exchange: Exchange, repository: string): Promi
   const whole = query.get('digest')
   const digest = whole === null ? undefined : parseDigest(whole)
   const id = await storage.createUpload(repository)
-  if (digest === undefined) return sendProgress(exchange, 202, repository, id, 0)
+  if (digest === undefined) {
+    return sendEmpty(exchange.res, 202, {
+      ...progressHeaders(repository, id, 0),
+      'OCI-Chunk-Min-Length': exchange.chunkMinBytes,
+    })
+  }
   try {
     await storage.appendUpload(repository, id, 0, bodyOf(exchange))
   } catch (error) {
-    await storage.cancelUpload(repository, id)
+    // What failed is the reason to tell, also when the upload is gone already.
+    await storage.cancelUpload(repository, id).catch(() => {})
     throw error
   }
   await storage.commitUpload(repository, id, digest)
@@ -55,10 +61,13 @@ const finishUpload = async (exchange: Exchange, repository: string, id: string):
   sendBlobCreated(exchange, repository, digest)
 }
 
-/** Whoever mounts must be allowed to read the source; otherwise the client uploads as usual. */
+/**
+ * Whoever mounts must be allowed to read the source; otherwise the client uploads as usual. Without a source
+ * only the repository itself is looked at: what others hold is not told to somebody who cannot name them.
+ */
 const mounted = async (exchange: Exchange, repository: string): Promise<boolean> => {
   const digest = exchange.query.get('mount') ?? ''
-  const from = exchange.query.get('from') ?? ''
+  const from = exchange.query.get('from') ?? repository
   if (!isDigest(digest) || !isRepository(from)) return false
   try {
     await exchange.allow({ repository: from, action: 'pull', digest })
@@ -74,7 +83,8 @@ const mounted = async (exchange: Exchange, repository: string): Promise<boolean>
 
 const append = async (exchange: Exchange, repository: string, id: string): Promise<number> => {
   const { storage } = exchange
-  if (!hasBody(exchange)) return storage.uploadSize(repository, id)
+  // An empty PATCH is how a client that resumes makes sure that nobody else writes any more.
+  if (!hasBody(exchange) && exchange.req.method !== 'PATCH') return storage.uploadSize(repository, id)
   try {
     return await storage.appendUpload(repository, id, chunkStart(exchange), bodyOf(exchange))
   } catch (error) {

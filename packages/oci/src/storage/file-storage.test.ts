@@ -57,16 +57,24 @@ describe('a folder as storage', () => {
     expect(await allFiles(dir)).toEqual([])
   })
 
-  it('keeps two requests of one process from writing one upload', async () => {
+  it('lets a newer request take an upload over from an older one that has fallen silent', async () => {
     const store = await createFileStorage(dir)
     const id = await store.createUpload('a')
-    async function* slow(): AsyncGenerator<Buffer> {
+    let isSilent = (): void => {}
+    const silence = new Promise<void>((resolve) => (isSilent = resolve))
+    async function* silent(): AsyncGenerator<Buffer> {
       yield bytes.subarray(0, 3)
-      const second = store.appendUpload('a', id, undefined, Readable.from([bytes]))
-      await expect(second).rejects.toMatchObject({ code: 'RANGE_INVALID' })
-      yield bytes.subarray(3)
+      isSilent()
+      await new Promise(() => {})
     }
-    expect(await store.appendUpload('a', id, 0, slow())).toBe(bytes.byteLength)
+    const older = store.appendUpload('a', id, 0, silent())
+    const outcome = older.catch((error: unknown) => error)
+    await silence
+    const wrong = store.appendUpload('a', id, 1, Readable.from([bytes]))
+    await expect(wrong).rejects.toMatchObject({ code: 'RANGE_INVALID' })
+    expect(await outcome).toMatchObject({ code: 'RANGE_INVALID' })
+    expect(await store.uploadSize('a', id)).toBe(3)
+    expect(await store.appendUpload('a', id, 3, Readable.from([bytes.subarray(3)]))).toBe(bytes.byteLength)
     await store.commitUpload('a', id, digest)
   })
 

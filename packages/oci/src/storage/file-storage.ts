@@ -1,4 +1,4 @@
-import { open, readdir, readFile, rm, stat } from 'node:fs/promises'
+import { open, readdir, readFile, rm, stat, utimes } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { verifyBytes } from '../digest.ts'
 import { OciError } from '../errors.ts'
@@ -9,10 +9,14 @@ import {
   ensureFolder,
   exists,
   publishFile,
+  storageError,
   syncFolder,
   unlessMissing,
   writeFileDurably,
 } from './durable-file.ts'
+import { fileLayout } from './file-layout.ts'
+import type { FileLayout, ManifestMark } from './file-layout.ts'
+import { createFileUpkeep } from './file-upkeep.ts'
 import { createFileUploads } from './file-uploads.ts'
 import type { PutManifestOptions, Storage, StoredManifest } from './storage.ts'
 
@@ -22,18 +26,14 @@ export interface FileStorageOptions {
   staleAfterMs?: number
 }
 
-/**
- * Layout: `blobs/sha256/ab/abcd…` holds all content once; `repositories/<name>/_blobs|_manifests|_tags|
- * _referrers` hold what a repository has of it. No repository component starts with an underscore.
- */
 export const createFileStorage = async (dir: string, options: FileStorageOptions = {}): Promise<Storage> => {
-  const paths = layout(dir)
+  const paths = fileLayout(dir)
   for (const folder of [paths.temporary, paths.uploads, paths.repositories, paths.blobs])
     await ensureFolder(folder)
   const uploads = createFileUploads(paths.uploads, paths.temporary)
-  const olderThan = (options.clock ?? Date.now)() - (options.staleAfterMs ?? DAY_MS)
-  await uploads.removeStale(olderThan)
-  await removeStaleFiles(paths.temporary, olderThan)
+  const clock = options.clock ?? Date.now
+  const upkeep = createFileUpkeep(paths, uploads)
+  await upkeep.removeStaleUploads(clock() - (options.staleAfterMs ?? DAY_MS))
 
   const mark = (file: string, content = ''): Promise<void> =>
     writeFileDurably(paths.temporary, file, Buffer.from(content))
@@ -43,8 +43,8 @@ export const createFileStorage = async (dir: string, options: FileStorageOptions
 
   return {
     statBlob: async (repository, digest) => {
-      if (!(await holdsBlob(repository, digest))) return undefined
-      const found = await unlessMissing(stat(paths.content(digest)))
+      const held = await renewed(paths.blobLink(repository, digest), clock())
+      const found = held === undefined ? undefined : await renewed(paths.content(digest), clock())
       return found === undefined ? undefined : { size: found.size }
     },
     openBlob: async (repository, digest, range) => {
@@ -57,16 +57,25 @@ export const createFileStorage = async (dir: string, options: FileStorageOptions
     mountBlob: async (from, to, digest) => {
       if (!(await holdsBlob(from, digest))) return false
       await mark(paths.blobLink(to, digest))
-      return true
+      if ((await renewed(paths.content(digest), clock())) !== undefined) return true
+      await removeMark(paths.blobLink(to, digest))
+      return false
     },
+    deleteBlob: (repository, digest) => removeMark(paths.blobLink(repository, digest)),
     createUpload: (repository) => uploads.create(repository),
     uploadSize: (repository, id) => uploads.size(repository, id),
     appendUpload: (repository, id, offset, source) => uploads.append(repository, id, offset, source),
     commitUpload: async (repository, id, digest) => {
       const file = await uploads.seal(repository, id, digest)
-      await publishFile(file, paths.content(digest))
-      await mark(paths.blobLink(repository, digest))
-      await uploads.remove(repository, id)
+      try {
+        await publishFile(file, paths.content(digest))
+        await mark(paths.blobLink(repository, digest))
+      } catch (error) {
+        await rm(file, { force: true })
+        throw storageError(error)
+      } finally {
+        await uploads.remove(repository, id)
+      }
     },
     cancelUpload: (repository, id) => uploads.remove(repository, id),
     putManifest: (repository, manifest, put) => putManifest(paths, mark, repository, manifest, put ?? {}),
@@ -74,7 +83,8 @@ export const createFileStorage = async (dir: string, options: FileStorageOptions
     getManifest: async (repository, digest) => {
       const found = await readMark(paths, repository, digest)
       if (found === undefined) return undefined
-      const bytes = await readFile(paths.content(digest))
+      const bytes = await unlessMissing(readFile(paths.content(digest)))
+      if (bytes === undefined) return undefined
       verifyBytes(bytes, digest)
       return { digest, mediaType: found.mediaType, bytes }
     },
@@ -86,44 +96,19 @@ export const createFileStorage = async (dir: string, options: FileStorageOptions
       return readTags(paths, repository)
     },
     deleteTag: (repository, tag) => removeMark(paths.tag(repository, tag)),
+    upkeep,
   }
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000
 const READ_BYTES = 256 * 1024
+const RENEW_AFTER_MS = 1000
 
-type Layout = ReturnType<typeof layout>
 type Mark = (file: string, content?: string) => Promise<void>
-
-interface ManifestMark {
-  mediaType: string
-  size: number
-  referrerOf?: Digest
-}
-
-const layout = (dir: string) => {
-  const repository = (name: string): string => join(dir, 'repositories', ...name.split('/'))
-  const blobs = join(dir, 'blobs', 'sha256')
-  return {
-    temporary: join(dir, 'tmp'),
-    uploads: join(dir, 'uploads'),
-    repositories: join(dir, 'repositories'),
-    blobs,
-    repository,
-    content: (digest: Digest): string => join(blobs, digestHex(digest).slice(0, 2), digestHex(digest)),
-    blobLink: (name: string, digest: Digest): string => join(repository(name), '_blobs', digestHex(digest)),
-    manifest: (name: string, digest: Digest): string =>
-      join(repository(name), '_manifests', digestHex(digest)),
-    tags: (name: string): string => join(repository(name), '_tags'),
-    tag: (name: string, tag: string): string => join(repository(name), '_tags', tag),
-    referrers: (name: string, subject: Digest): string =>
-      join(repository(name), '_referrers', digestHex(subject)),
-  }
-}
 
 /** The tag comes last: whoever sees it finds everything behind it. */
 const putManifest = async (
-  paths: Layout,
+  paths: FileLayout,
   mark: Mark,
   repository: string,
   manifest: StoredManifest,
@@ -147,7 +132,7 @@ const putManifest = async (
 }
 
 const readMark = async (
-  paths: Layout,
+  paths: FileLayout,
   repository: string,
   digest: Digest,
 ): Promise<ManifestMark | undefined> => {
@@ -155,7 +140,7 @@ const readMark = async (
   return text === undefined ? undefined : (JSON.parse(text) as ManifestMark)
 }
 
-const deleteManifest = async (paths: Layout, repository: string, digest: Digest): Promise<boolean> => {
+const deleteManifest = async (paths: FileLayout, repository: string, digest: Digest): Promise<boolean> => {
   const found = await readMark(paths, repository, digest)
   if (found === undefined) return false
   for (const tag of await readTags(paths, repository)) {
@@ -167,19 +152,27 @@ const deleteManifest = async (paths: Layout, repository: string, digest: Digest)
   return removeMark(paths.manifest(repository, digest))
 }
 
-const listReferrers = async (paths: Layout, repository: string, subject: Digest): Promise<Descriptor[]> => {
+const listReferrers = async (
+  paths: FileLayout,
+  repository: string,
+  subject: Digest,
+): Promise<Descriptor[]> => {
   const folder = paths.referrers(repository, subject)
   const names = ((await unlessMissing(readdir(folder))) ?? []).toSorted()
   const texts = await Promise.all(names.map((name) => unlessMissing(readFile(join(folder, name), 'utf8'))))
   return texts.filter((text) => text !== undefined).map((text) => JSON.parse(text) as Descriptor)
 }
 
-const resolveTag = async (paths: Layout, repository: string, tag: string): Promise<Digest | undefined> => {
+const resolveTag = async (
+  paths: FileLayout,
+  repository: string,
+  tag: string,
+): Promise<Digest | undefined> => {
   const text = await unlessMissing(readFile(paths.tag(repository, tag), 'utf8'))
   return text !== undefined && isDigest(text) ? text : undefined
 }
 
-const readTags = async (paths: Layout, repository: string): Promise<string[]> =>
+const readTags = async (paths: FileLayout, repository: string): Promise<string[]> =>
   ((await unlessMissing(readdir(paths.tags(repository)))) ?? []).filter(isTag).toSorted()
 
 const removeMark = async (file: string): Promise<boolean> => {
@@ -189,9 +182,14 @@ const removeMark = async (file: string): Promise<boolean> => {
   return true
 }
 
-const removeStaleFiles = async (folder: string, olderThan: number): Promise<void> => {
-  for (const name of await readdir(folder)) {
-    const found = await unlessMissing(stat(join(folder, name)))
-    if (found !== undefined && found.mtimeMs < olderThan) await rm(join(folder, name), { force: true })
-  }
+/**
+ * Who asks for a blob may be about to push a manifest that names it, so garbage collection must see it as
+ * fresh from here on. A file that goes away in between counts as missing.
+ */
+const renewed = async (file: string, now: number): Promise<{ size: number } | undefined> => {
+  const found = await unlessMissing(stat(file))
+  if (found === undefined || now - found.mtimeMs < RENEW_AFTER_MS) return found
+  const time = new Date(now)
+  const touched = await unlessMissing(utimes(file, time, time).then(() => true))
+  return touched === undefined ? undefined : found
 }

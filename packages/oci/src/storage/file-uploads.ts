@@ -4,8 +4,10 @@ import { createReadStream } from 'node:fs'
 import { mkdir, open, readdir, rm, stat } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
-import { OciError } from '../errors.ts'
+import { isOciError, OciError } from '../errors.ts'
 import type { Digest } from '../reference.ts'
+import { createTurns } from './upload-turns.ts'
+import type { Writer } from './upload-turns.ts'
 import { errnoOf, exists, storageError, syncFolder, temporaryName, unlessMissing } from './durable-file.ts'
 
 /**
@@ -25,24 +27,37 @@ export interface FileUploads {
   /** A synced file with exactly the content of `digest`, for the caller to move away. */
   seal(repository: string, id: string, digest: Digest): Promise<string>
   remove(repository: string, id: string): Promise<void>
-  removeStale(olderThan: number): Promise<void>
+  /** Uploads of the repository, or of all. */
+  list(repository?: string): Promise<StoredUpload[]>
+}
+
+export interface StoredUpload {
+  path: string
+  bytes: number
+  touchedAt: number
 }
 
 export const createFileUploads = (folder: string, temporaryFolder: string): FileUploads => {
   const own = new Map<string, OwnPart>()
-  const busy = new Set<string>()
+  const turns = createTurns()
 
-  const exclusively = async <T>(id: string, work: () => Promise<T>): Promise<T> => {
-    if (busy.has(id)) {
-      throw new OciError('RANGE_INVALID', 'Another request writes this upload; ask for its status and go on')
-    }
-    busy.add(id)
+  const drop = async (repository: string, id: string): Promise<void> => {
+    own.delete(id)
+    await rm(join(folder, folderName(repository, id)), { recursive: true, force: true })
+  }
+
+  const exclusively = async <T>(
+    repository: string,
+    id: string,
+    work: (writer: Writer) => Promise<T>,
+  ): Promise<T> => {
     try {
-      return await work()
+      return await turns.take(id, work)
     } catch (error) {
-      throw storageError(error)
-    } finally {
-      busy.delete(id)
+      const failure = storageError(error)
+      // A full disk gets back at once what can hardly be finished; the client starts again later.
+      if (isOciError(failure, 'STORAGE_FULL')) await drop(repository, id)
+      throw failure
     }
   }
 
@@ -53,21 +68,20 @@ export const createFileUploads = (folder: string, temporaryFolder: string): File
   }
 
   const remove = async (repository: string, id: string): Promise<void> => {
-    const path = await folderOf(repository, id)
-    own.delete(id)
-    await rm(path, { recursive: true, force: true })
+    await folderOf(repository, id)
+    await drop(repository, id)
   }
 
   return {
     create: async (repository) => {
       const id = randomBytes(16).toString('hex')
-      await mkdir(join(folder, folderName(repository, id)))
-      await syncFolder(folder)
+      await makeFolder(join(folder, folderName(repository, id)), folder)
       return id
     },
     size: async (repository, id) => sizeOf(await readParts(await folderOf(repository, id))),
     append: (repository, id, offset, source) =>
-      exclusively(id, async () => {
+      exclusively(repository, id, async (writer) => {
+        const chunks = writer.until(source)
         const path = await folderOf(repository, id)
         const size = sizeOf(await readParts(path))
         if (offset !== undefined && offset !== size) {
@@ -75,11 +89,11 @@ export const createFileUploads = (folder: string, temporaryFolder: string): File
         }
         const mine = own.get(id)
         if (mine !== undefined && mine.size === size)
-          return appendOwn(own, id, mine, join(path, partName(0)), source)
-        return appendNew(own, id, path, size, source)
+          return appendOwn(own, id, mine, join(path, partName(0)), chunks)
+        return appendNew(own, id, path, size, chunks)
       }),
     seal: (repository, id, digest) =>
-      exclusively(id, async () => {
+      exclusively(repository, id, async () => {
         const path = await folderOf(repository, id)
         const parts = await readParts(path)
         const mine = own.get(id)
@@ -99,7 +113,7 @@ export const createFileUploads = (folder: string, temporaryFolder: string): File
         return sealed.file
       }),
     remove,
-    removeStale: (olderThan) => removeStale(folder, olderThan),
+    list: (repository) => listUploads(folder, repository),
   }
 }
 
@@ -118,6 +132,15 @@ interface Part {
 /** The name binds an upload to its repository: its id is of no use through another. */
 const folderName = (repository: string, id: string): string =>
   `${id}-${createHash('sha256').update(repository).digest('hex').slice(0, 32)}`
+
+const makeFolder = async (path: string, parent: string): Promise<void> => {
+  try {
+    await mkdir(path)
+    await syncFolder(parent)
+  } catch (error) {
+    throw storageError(error)
+  }
+}
 
 const partName = (offset: number): string => String(offset).padStart(16, '0')
 
@@ -247,15 +270,21 @@ const syncFile = async (file: string): Promise<void> => {
   }
 }
 
-const removeStale = async (folder: string, olderThan: number): Promise<void> => {
-  for (const name of await readdir(folder)) {
-    const path = join(folder, name)
-    const inside = (await unlessMissing(readdir(path))) ?? []
-    const times = await Promise.all(
-      [path, ...inside.map((file) => join(path, file))].map(
-        async (each) => (await unlessMissing(stat(each)))?.mtimeMs ?? 0,
-      ),
-    )
-    if (Math.max(...times) < olderThan) await rm(path, { recursive: true, force: true })
+const listUploads = async (folder: string, repository: string | undefined): Promise<StoredUpload[]> => {
+  const suffix = repository === undefined ? '' : folderName(repository, '')
+  const names = (await readdir(folder)).filter((name) => name.endsWith(suffix))
+  return Promise.all(names.map((name) => statUpload(join(folder, name))))
+}
+
+const statUpload = async (path: string): Promise<StoredUpload> => {
+  const inside = (await unlessMissing(readdir(path))) ?? []
+  const files = await Promise.all(
+    [path, ...inside.map((file) => join(path, file))].map((each) => unlessMissing(stat(each))),
+  )
+  const [, ...parts] = files
+  return {
+    path,
+    bytes: parts.reduce((sum, part) => sum + (part?.size ?? 0), 0),
+    touchedAt: Math.max(0, ...files.map((file) => file?.mtimeMs ?? 0)),
   }
 }

@@ -24,6 +24,8 @@ export interface Storage {
   statBlob(repository: string, digest: Digest): Promise<{ size: number } | undefined>
   openBlob(repository: string, digest: Digest, range?: ByteRange): Promise<Readable>
   mountBlob(from: string, to: string, digest: Digest): Promise<boolean>
+  /** Takes the blob out of the repository; its content stays until garbage collection. */
+  deleteBlob(repository: string, digest: Digest): Promise<boolean>
 
   createUpload(repository: string): Promise<string>
   uploadSize(repository: string, id: string): Promise<number>
@@ -48,6 +50,34 @@ export interface Storage {
   /** Sorted; `undefined` when the repository does not exist. */
   listTags(repository: string): Promise<string[] | undefined>
   deleteTag(repository: string, tag: string): Promise<boolean>
+
+  upkeep: StorageUpkeep
+}
+
+export interface Kept {
+  digest: Digest
+  /** Milliseconds; the last time it was written, or asked for by somebody who may be about to push. */
+  touchedAt: number
+}
+
+/**
+ * What garbage collection and usage need. A removal takes the time that makes things old and keeps what was
+ * touched since, even when that happens while it runs and in another process.
+ */
+export interface StorageUpkeep {
+  /** Puts back what an earlier collection set aside when it was killed. */
+  recover(): Promise<void>
+  listRepositories(): Promise<string[]>
+  listManifests(repository: string): Promise<Kept[]>
+  listBlobs(repository: string): Promise<Kept[]>
+  listContent(): AsyncIterable<Kept & { size: number }>
+  /** Uploads of the repository, or of all, that were touched since. */
+  countUploads(since: number, repository?: string): Promise<{ count: number; bytes: number }>
+  removeManifest(repository: string, digest: Digest, untouchedSince: number): Promise<boolean>
+  removeBlob(repository: string, digest: Digest, untouchedSince: number): Promise<boolean>
+  /** Answers the bytes freed. */
+  removeContent(digest: Digest, untouchedSince: number): Promise<number | undefined>
+  removeStaleUploads(untouchedSince: number): Promise<{ count: number; bytes: number }>
 }
 
 export interface PutManifestOptions {

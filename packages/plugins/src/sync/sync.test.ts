@@ -193,7 +193,8 @@ describe('the progress of a sync', () => {
         let now = 0
         const teller = createProgressTeller(api, 4, () => (now += 1000))
         for (const { index, done, total } of reports) {
-          teller.tell(index, { doneBytes: done, totalBytes: total, doneBlobs: 0, totalBlobs: 1 })
+          const counts = { doneBlobs: 0, totalBlobs: 1, bytesPerSecond: 0, secondsLeft: undefined }
+          teller.tell(index, { doneBytes: done, totalBytes: total, ...counts })
           await Promise.resolve()
         }
         await teller.finish()
