@@ -2,8 +2,8 @@
 import { execFile } from 'node:child_process'
 import { access, constants, mkdir, open, readdir, readFile, realpath, rename } from 'node:fs/promises'
 import { delimiter, dirname, join, relative } from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
-import { promisify } from 'node:util'
+import { fileURLToPath } from 'node:url'
+import { parseArgs, promisify } from 'node:util'
 import { packImage } from './images/archive.mjs'
 
 const run = promisify(execFile)
@@ -11,22 +11,18 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const CERTIFICATES = '/etc/ssl/certs/ca-certificates.crt'
 
 /**
- * Writes `job.tar` into `outdir`. `dist` holds job.mjs; without tools the image is smaller.
- * @param {{ dist?: string, outdir?: string, withTools?: boolean }} [options]
+ * Writes `job.tar` into `outdir`. `dist` holds job.mjs. A bare image has BusyBox alone: enough to try a runtime with.
+ * @param {{ dist?: string, outdir?: string, withTools?: boolean, isBare?: boolean }} [options]
  * @returns {Promise<{ file: string, reference: string, digest: string, imageId: string }>}
  */
-export async function buildJobImage(options = {}) {
-  const { dist = join(root, 'dist'), outdir = join(root, 'dist/images'), withTools = true } = options
-  const source = join(root, 'images/job')
-  const image = JSON.parse(await readFile(join(source, 'image.json'), 'utf8'))
+async function buildJobImage(options = {}) {
+  const { dist = join(root, 'dist'), outdir = join(root, 'dist/images'), withTools = true, isBare } = options
+  const image = JSON.parse(await readFile(join(root, 'images/job/image.json'), 'utf8'))
   const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
-  const base = await readFolder(join(source, 'rootfs'))
-  for (const [target, name] of Object.entries(image.programs)) await addProgram(base, target, name)
-  await addApplets(base, image.applets)
-  await addCertificates(base)
-  const layers = [base]
-  if (withTools) layers.push(await toolsLayer(image.tools))
-  layers.push(await programLayer(dist))
+  const layers = [await baseLayer(image)]
+  if (!isBare) layers.push(await nodeLayer(image))
+  if (!isBare && withTools) layers.push(await toolsLayer(image.tools))
+  if (!isBare) layers.push(await programLayer(dist))
   const config = {
     User: image.user,
     Env: image.env,
@@ -39,6 +35,20 @@ export async function buildJobImage(options = {}) {
   const { archive, digest, imageId } = packImage({ reference, config, layers: filled })
   const file = await writeWhole(join(outdir, 'job.tar'), archive)
   return { file, reference, digest, imageId }
+}
+
+async function baseLayer(image) {
+  const layer = await readFolder(join(root, 'images/job/rootfs'))
+  await addProgram(layer, image.applets, 'busybox')
+  await addApplets(layer, image.applets)
+  await addCertificates(layer)
+  return layer
+}
+
+async function nodeLayer(image) {
+  const layer = new Map()
+  await addProgram(layer, image.node, 'node')
+  return layer
 }
 
 async function toolsLayer(names) {
@@ -129,7 +139,14 @@ function packageOf(name) {
   return name === 'busybox' ? 'busybox-static' : name
 }
 
-if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
-  const { file, reference, digest } = await buildJobImage()
-  console.log(`${file}  ${reference}  ${digest}`)
-}
+const { values } = parseArgs({
+  options: {
+    dist: { type: 'string' },
+    outdir: { type: 'string' },
+    'no-tools': { type: 'boolean', default: false },
+    bare: { type: 'boolean', default: false },
+  },
+})
+const { dist, outdir } = values
+const built = await buildJobImage({ dist, outdir, withTools: !values['no-tools'], isBare: values.bare })
+console.log(JSON.stringify(built))

@@ -1,0 +1,157 @@
+import { execFile, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
+import { createReadStream } from 'node:fs'
+import { mkdir, mkdtemp, open, rm, stat, writeFile } from 'node:fs/promises'
+import http from 'node:http'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { promisify } from 'node:util'
+
+const run = promisify(execFile)
+const ROOT = path.resolve(import.meta.dirname, '../../../../..')
+
+/** This machine allows fewer open files and processes than Podman's defaults, and crun not at all. */
+const CONTAINERS_CONF = `[containers]
+default_ulimits = ["nofile=20000:20000", "nproc=32768:32768"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+`
+const READY_MILLISECONDS = 30_000
+
+export type EngineName = 'docker' | 'podman'
+
+export interface TestEngine {
+  name: EngineName
+  socketPath: string
+  /** Everything of the test lies under it. */
+  dir: string
+  /** Makes the image of an archive known; answers its id. */
+  load(archive: { file: string; imageId: string }): Promise<string>
+  /** Kills the engine's own process, as an update of it does. */
+  restart(): Promise<void>
+  close(): Promise<void>
+}
+
+/** Why this machine cannot run the engine, or undefined when it can. */
+export async function missingFor(name: EngineName): Promise<string | undefined> {
+  if (process.getuid?.() !== 0) return 'only root can start an engine of its own'
+  const programs = name === 'docker' ? ['dockerd', 'iptables'] : ['podman', 'runc', 'netavark']
+  for (const program of [...programs, 'busybox', 'unshare']) {
+    const folders = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/podman'
+    const found = await run('/bin/sh', ['-c', 'command -v "$0"', program], { env: { PATH: folders } }).catch(
+      () => '',
+    )
+    if (found === '') return `${program} is not installed`
+  }
+  return undefined
+}
+
+/** A whole engine of its own: data, sockets and network apart from what else runs on this machine. */
+export async function startEngine(name: EngineName): Promise<TestEngine> {
+  const dir = await mkdtemp(path.join(tmpdir(), `tenon-${name}-`))
+  const socketPath = path.join(dir, 'engine.sock')
+  await writeFile(path.join(dir, 'containers.conf'), CONTAINERS_CONF)
+  let daemon = await startDaemon(name, dir, socketPath)
+  return {
+    name,
+    socketPath,
+    dir,
+    async load({ file, imageId }) {
+      await upload(socketPath, file)
+      return imageId
+    },
+    async restart() {
+      await stopDaemon(daemon)
+      daemon = await startDaemon(name, dir, socketPath)
+    },
+    async close() {
+      await stopDaemon(daemon)
+      await unmountAll(dir)
+      await rm(dir, { recursive: true, force: true, maxRetries: 5 })
+    },
+  }
+}
+
+/** An image of BusyBox alone, which every test of a runtime can do with; the whole one is some 50 MB. */
+export async function buildTestImage(
+  dir: string,
+  args = ['--bare'],
+): Promise<{ file: string; imageId: string }> {
+  const script = path.join(ROOT, 'scripts/images.mjs')
+  const { stdout } = await run(process.execPath, [script, ...args, '--outdir', dir])
+  return JSON.parse(stdout) as { file: string; imageId: string }
+}
+
+async function startDaemon(name: EngineName, dir: string, socketPath: string): Promise<ChildProcess> {
+  const data = path.join(dir, 'data')
+  await mkdir(data, { recursive: true })
+  const log = await open(path.join(dir, 'engine.log'), 'a')
+  const child = spawn(
+    'unshare',
+    ['--net', '/bin/sh', '-c', `busybox ip link set lo up; exec ${command(name, dir, data, socketPath)}`],
+    {
+      env: {
+        ...process.env,
+        CONTAINERS_CONF: path.join(dir, 'containers.conf'),
+        PATH: `${process.env['PATH']}:/usr/sbin:/sbin`,
+      },
+      stdio: ['ignore', log.fd, log.fd],
+    },
+  )
+  await log.close()
+  const deadline = Date.now() + READY_MILLISECONDS
+  while (!(await answers(socketPath))) {
+    if (Date.now() > deadline || child.exitCode !== null)
+      throw new Error(`${name} did not start; see ${dir}/engine.log`)
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+  return child
+}
+
+function command(name: EngineName, dir: string, data: string, socketPath: string): string {
+  if (name === 'docker') {
+    return `dockerd --data-root ${data} --exec-root ${dir}/exec --pidfile ${dir}/pid --host unix://${socketPath}`
+  }
+  const places = `--root ${data} --runroot ${dir}/run --tmpdir ${dir}/libpod`
+  return `podman ${places} system service --time 0 unix://${socketPath}`
+}
+
+async function stopDaemon(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const gone = new Promise((resolve) => child.once('exit', resolve))
+  child.kill('SIGTERM')
+  await gone
+}
+
+function answers(socketPath: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const request = http.get({ socketPath, path: '/_ping' }, (answer) => {
+      answer.resume()
+      resolve(answer.statusCode === 200)
+    })
+    request.on('error', () => resolve(false))
+  })
+}
+
+async function upload(socketPath: string, file: string): Promise<void> {
+  const { size } = await stat(file)
+  const headers = { 'content-type': 'application/x-tar', 'content-length': size }
+  await new Promise<void>((resolve, reject) => {
+    const request = http.request({ socketPath, method: 'POST', path: '/images/load', headers }, (answer) => {
+      let text = ''
+      answer.on('data', (chunk) => (text += String(chunk)))
+      answer.on('end', () => (answer.statusCode === 200 ? resolve() : reject(new Error(text))))
+    })
+    request.on('error', reject)
+    createReadStream(file).pipe(request)
+  })
+}
+
+async function unmountAll(dir: string): Promise<void> {
+  const { stdout } = await run('cat', ['/proc/self/mounts'])
+  const mounts = stdout.split('\n').map((line) => line.split(' ')[1] ?? '')
+  for (const mount of mounts.filter((place) => place.startsWith(`${dir}/`)).toReversed()) {
+    await run('umount', ['--lazy', mount])
+  }
+}
