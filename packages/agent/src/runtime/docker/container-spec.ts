@@ -6,10 +6,11 @@ import { INSIDE, WRAPPER, WRAPPER_PIDS } from './wrapper.ts'
 export const LABELS = { agent: 'tenon.agent', job: 'tenon.job', fence: 'tenon.fence' } as const
 
 const TMP_BYTES = 64 * 1024 * 1024
-/** What engines set by themselves; a job gets exactly the environment of its spec. */
+/** What engines and shells set by themselves; a job gets exactly the environment of its spec. */
 const ENGINE_VARIABLES = [
   'HOSTNAME',
   'TERM',
+  'SHLVL',
   'container',
   'HTTP_PROXY',
   'HTTPS_PROXY',

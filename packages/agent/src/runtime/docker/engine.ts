@@ -120,6 +120,10 @@ export function createEngine(socketPaths: string[]): Engine {
     await readAnswer(await call(request), z.unknown())
   }
   const container = (name: string, verb = '') => `/containers/${encodeURIComponent(name)}${verb}`
+  const inspect = async (name: string) => {
+    const found = await orAbsent(ask(stateSchema, { method: 'GET', path: container(name, '/json') }))
+    return found && containerOf(found)
+  }
 
   return {
     async about() {
@@ -134,10 +138,7 @@ export function createEngine(socketPaths: string[]): Engine {
     pull: (reference, auth) => pullImage(call, reference, auth),
     create: (name, body) => tell({ method: 'POST', path: '/containers/create', query: { name }, body }),
     start: (name) => tell({ method: 'POST', path: container(name, '/start') }),
-    async inspect(name) {
-      const found = await orAbsent(ask(stateSchema, { method: 'GET', path: container(name, '/json') }))
-      return found && containerOf(found)
-    },
+    inspect,
     async wait(name, signal) {
       const path = container(name, '/wait')
       const query = { condition: 'not-running' }
@@ -146,11 +147,17 @@ export function createEngine(socketPaths: string[]): Engine {
     },
     async kill(name, signal) {
       const request = { method: 'POST' as const, path: container(name, '/kill'), query: { signal } }
-      await orNothing(tell(request), ['conflict', 'not_found'])
+      await tell(request).catch(async (error: unknown) => {
+        // Docker says 409 of a container that has ended, Podman 500.
+        if (!(error instanceof EngineError) || (await inspect(name))?.isRunning) throw error
+      })
     },
     async remove(name) {
       const query = { force: 'true', v: 'true' }
-      await orNothing(tell({ method: 'DELETE', path: container(name), query }), ['not_found', 'conflict'])
+      await tell({ method: 'DELETE', path: container(name), query }).catch((error: unknown) => {
+        const isGoing = error instanceof EngineError && ['not_found', 'conflict'].includes(error.code)
+        if (!isGoing) throw error
+      })
     },
     async list(label) {
       const query = { all: 'true', filters: JSON.stringify({ label: [label] }) }
@@ -225,11 +232,5 @@ async function orAbsent<T>(asked: Promise<T>): Promise<T | undefined> {
   return asked.catch((error: unknown) => {
     if (error instanceof EngineError && error.code === 'not_found') return undefined
     throw error
-  })
-}
-
-async function orNothing(told: Promise<void>, fine: EngineError['code'][]): Promise<void> {
-  await told.catch((error: unknown) => {
-    if (!(error instanceof EngineError) || !fine.includes(error.code)) throw error
   })
 }
