@@ -49,10 +49,15 @@ export function endOf({ container, status, stopReason }: EndFacts): JobExit {
   const isSure = container !== undefined && (container.exitCode !== 0 || status.ended !== undefined)
   return exitReason({
     code: isSure ? container.exitCode : null,
-    cause: status.ended?.cause ?? (stopReason === undefined ? 'none' : 'stopped'),
+    cause: causeOf(status, stopReason),
     oomKills: Math.max(status.ended?.oomKills ?? 0, container?.wasOomKilled ? 1 : 0),
     overMemory: false,
-    // A stop by somebody else at the engine comes without a reason of ours.
     stopReason,
   })
+}
+
+/** A stop by somebody else at the engine comes without a reason of ours: the exit code tells it. */
+function causeOf(status: WrapperStatus, stopReason: StopReason | undefined): 'none' | 'timeout' | 'stopped' {
+  const told = status.ended?.cause ?? 'stopped'
+  return told === 'stopped' && stopReason === undefined ? 'none' : told
 }

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { mkdir, realpath } from 'node:fs/promises'
 import type { Logger } from 'pino'
 import { followLog } from '../follow-log.ts'
@@ -11,7 +12,7 @@ import { createEngine } from './engine.ts'
 import type { ContainerState, Engine } from './engine.ts'
 import { EngineError } from './engine-http.ts'
 import { followEnd, outcomeOf, pause } from './follow-end.ts'
-import { chooseHost, describeHost } from './host.ts'
+import { chooseHost, describeHost, JOB_USER } from './host.ts'
 import type { Host } from './host.ts'
 import { isJobId, jobFolder, jobIds, readExit, readRecord, removeJobFolder, writeStop } from './job-folder.ts'
 import type { JobFolder, StopReason } from './job-folder.ts'
@@ -34,7 +35,7 @@ export interface DockerRuntimeOptions {
   image: string
   registryAuth?: (image: string) => Promise<RegistryAuth | undefined>
   /** Bounds what a job writes, in memory that counts as the job's; without it a job works on the disk. */
-  workBytes?: number
+  workBytes?: number | undefined
   now?: () => number
 }
 
@@ -44,6 +45,7 @@ export function createDockerRuntime(options: DockerRuntimeOptions): Runtime {
   const { engine, starts, log } = context
   return {
     name: 'docker',
+    jobGroup: process.getuid?.() === 0 ? JOB_USER.gid : undefined,
     describe: () => describe(context),
     start: (spec) => starts.run(spec.jobId, () => start(context, spec)),
     async attach(jobId) {
@@ -117,8 +119,8 @@ async function start(context: Context, spec: JobSpec): Promise<JobHandle> {
     if (isJobId(jobId)) {
       const earlier = await find(context, jobId)
       if (earlier !== undefined) return earlier
-      // Only a start that was cut short leaves a folder or a container that never ran.
-      await removeJob(context, jobId)
+      // Only a start that was cut short leaves a folder without a job in it.
+      if (existsSync(folder.root)) await removeJob(context, jobId)
     }
     const { agentKey, image, registryAuth, workBytes } = options
     const host = await context.host()

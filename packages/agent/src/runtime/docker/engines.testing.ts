@@ -8,7 +8,7 @@ import path from 'node:path'
 import { promisify } from 'node:util'
 
 const run = promisify(execFile)
-const ROOT = path.resolve(import.meta.dirname, '../../../../..')
+export const ROOT = path.resolve(import.meta.dirname, '../../../../..')
 
 /** This machine allows fewer open files and processes than Podman's defaults, and crun not at all. */
 const CONTAINERS_CONF = `[containers]
@@ -17,7 +17,18 @@ default_ulimits = ["nofile=20000:20000", "nproc=32768:32768"]
 runtime = "runc"
 cgroup_manager = "cgroupfs"
 `
+/** Docker speaks plain HTTP to every registry on the loopback by itself. */
+const REGISTRIES_CONF = `[[registry]]
+location = "127.0.0.1:5000"
+insecure = true
+`
 const READY_MILLISECONDS = 30_000
+
+export interface BuiltImage {
+  file: string
+  imageId: string
+  digest: string
+}
 
 export type EngineName = 'docker' | 'podman'
 
@@ -27,7 +38,9 @@ export interface TestEngine {
   /** Everything of the test lies under it. */
   dir: string
   /** Makes the image of an archive known; answers its id. */
-  load(archive: { file: string; imageId: string }): Promise<string>
+  load(archive: BuiltImage): Promise<string>
+  /** Runs a program in the network of the engine, where 127.0.0.1 is the engine's. */
+  spawnBeside(program: string, args: string[]): ChildProcess
   /** Kills the engine's own process, as an update of it does. */
   restart(): Promise<void>
   close(): Promise<void>
@@ -52,6 +65,7 @@ export async function startEngine(name: EngineName): Promise<TestEngine> {
   const dir = await mkdtemp(path.join(tmpdir(), `tenon-${name}-`))
   const socketPath = path.join(dir, 'engine.sock')
   await writeFile(path.join(dir, 'containers.conf'), CONTAINERS_CONF)
+  await writeFile(path.join(dir, 'registries.conf'), REGISTRIES_CONF)
   let daemon = await startDaemon(name, dir, socketPath)
   return {
     name,
@@ -61,6 +75,10 @@ export async function startEngine(name: EngineName): Promise<TestEngine> {
       await upload(socketPath, file)
       return imageId
     },
+    spawnBeside: (program, args) =>
+      spawn('nsenter', ['--target', String(daemon.pid), '--net', program, ...args], {
+        stdio: ['ignore', 'pipe', 'inherit'],
+      }),
     async restart() {
       await stopDaemon(daemon)
       daemon = await startDaemon(name, dir, socketPath)
@@ -74,13 +92,10 @@ export async function startEngine(name: EngineName): Promise<TestEngine> {
 }
 
 /** An image of BusyBox alone, which every test of a runtime can do with; the whole one is some 50 MB. */
-export async function buildTestImage(
-  dir: string,
-  args = ['--bare'],
-): Promise<{ file: string; imageId: string }> {
+export async function buildTestImage(dir: string, args = ['--bare']): Promise<BuiltImage> {
   const script = path.join(ROOT, 'scripts/images.mjs')
   const { stdout } = await run(process.execPath, [script, ...args, '--outdir', dir])
-  return JSON.parse(stdout) as { file: string; imageId: string }
+  return JSON.parse(stdout) as BuiltImage
 }
 
 async function startDaemon(name: EngineName, dir: string, socketPath: string): Promise<ChildProcess> {
@@ -94,6 +109,7 @@ async function startDaemon(name: EngineName, dir: string, socketPath: string): P
       env: {
         ...process.env,
         CONTAINERS_CONF: path.join(dir, 'containers.conf'),
+        CONTAINERS_REGISTRIES_CONF: path.join(dir, 'registries.conf'),
         PATH: `${process.env['PATH']}:/usr/sbin:/sbin`,
       },
       stdio: ['ignore', log.fd, log.fd],

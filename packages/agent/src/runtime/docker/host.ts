@@ -2,7 +2,7 @@ import type { RuntimeDescription } from '../runtime.ts'
 import type { EngineAbout } from './engine.ts'
 
 /** The user of jobs when the agent itself is root: nobody on the host. */
-const JOB_USER = { uid: 65532, gid: 65532 }
+export const JOB_USER = { uid: 65532, gid: 65532 }
 
 /** What the engine and the agent's own user let a job be started with. */
 export interface Host {

@@ -34,10 +34,20 @@ export async function pullImage(
 
 /** Pure. Both engines read base64url of JSON. */
 export function authHeader(auth: RegistryAuth, reference: string): string {
-  const serveraddress = reference.split('/', 1)[0] ?? ''
+  const { host: serveraddress } = splitReference(reference)
   const login =
     'identityToken' in auth
       ? { identitytoken: auth.identityToken }
       : { username: auth.username, password: auth.password }
   return Buffer.from(JSON.stringify({ ...login, serveraddress })).toString('base64url')
+}
+
+/** Pure: host and repository of a reference, without tag or digest. */
+export function splitReference(reference: string): { host: string; repository: string } {
+  const [host = '', ...rest] = reference.split('/')
+  const repository = rest
+    .join('/')
+    .replace(/@.*$/, '')
+    .replace(/:[^/:]*$/, '')
+  return { host, repository }
 }

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import type { Logger } from 'pino'
 import { watchChanges } from '../changes.ts'
 import { RuntimeError } from '../runtime.ts'
@@ -33,6 +34,7 @@ export async function startContainer(
   spec: JobSpec,
 ): Promise<JobRecord> {
   checkSpec(spec)
+  checkMounts(spec)
   const { engine, host, agentKey, workBytes } = context
   const image = await haveImage(context, spec.image ?? context.image)
   if (spec.command.length === 0 && image.command.length === 0) {
@@ -65,6 +67,13 @@ function checkSpec(spec: JobSpec): void {
   if (fault !== undefined) throw new RuntimeError('start', fault)
 }
 
+/** Podman would make a folder that is not there, on the host. */
+function checkMounts({ mounts }: JobSpec): void {
+  const missing = mounts.find((mount) => !existsSync(mount.path))
+  if (missing === undefined) return
+  throw new RuntimeError('start', `${missing.path}, which the job shall see, is not there.`)
+}
+
 /** An image is named by digest or id, so the engine's own copy is always the right one. */
 async function haveImage(context: StartContext, reference: string): Promise<EngineImage> {
   const { engine, registryAuth, log } = context
@@ -89,7 +98,6 @@ async function untilReady(engine: Engine, folder: JobFolder, name: string): Prom
   const changes = watchChanges([folder.run], POLL_MILLISECONDS, patience)
   try {
     for (;;) {
-      // Asked before the status: what the wrapper wrote before its end is then surely read.
       const status = parseStatus(await readStatus(folder))
       if (status.isReady) return
       if (status.refused !== undefined) throw new RuntimeError('start', status.refused)
