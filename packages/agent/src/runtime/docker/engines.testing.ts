@@ -6,9 +6,10 @@ import http from 'node:http'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
+import { build } from 'esbuild'
 
 const run = promisify(execFile)
-export const ROOT = path.resolve(import.meta.dirname, '../../../../..')
+const ROOT = path.resolve(import.meta.dirname, '../../../../..')
 
 /** This machine allows fewer open files and processes than Podman's defaults, and crun not at all. */
 const CONTAINERS_CONF = `[containers]
@@ -96,6 +97,15 @@ export async function buildTestImage(dir: string, args = ['--bare']): Promise<Bu
   const script = path.join(ROOT, 'scripts/images.mjs')
   const { stdout } = await run(process.execPath, [script, ...args, '--outdir', dir])
   return JSON.parse(stdout) as BuiltImage
+}
+
+/** A program as it is shipped: one file. `source` is a path from the root of the repository. */
+export async function bundleProgram(source: string, outfile: string): Promise<string> {
+  const require = "import { createRequire as r } from 'node:module'; const require = r(import.meta.url);"
+  const entryPoints = [path.resolve(ROOT, source)]
+  const form = { bundle: true, platform: 'node', format: 'esm', logLevel: 'error' } as const
+  await build({ entryPoints, outfile, ...form, banner: { js: require } })
+  return outfile
 }
 
 async function startDaemon(name: EngineName, dir: string, socketPath: string): Promise<ChildProcess> {

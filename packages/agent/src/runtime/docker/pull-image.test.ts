@@ -4,12 +4,11 @@ import type { ChildProcess } from 'node:child_process'
 import { readdir, readFile, mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { promisify } from 'node:util'
-import { build } from 'esbuild'
 import { pino } from 'pino'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { pullBearer } from '../../registry-access.ts'
 import { createDockerRuntime } from './docker-runtime.ts'
-import { buildTestImage, missingFor, ROOT, startEngine } from './engines.testing.ts'
+import { buildTestImage, bundleProgram, missingFor, startEngine } from './engines.testing.ts'
 import type { EngineName, TestEngine } from './engines.testing.ts'
 import { authHeader, splitReference } from './pull-image.ts'
 
@@ -46,13 +45,14 @@ for (const name of ['docker', 'podman'] as const) {
 
 function describePulls(name: EngineName): void {
   let world: TestEngine
-  let registry: ChildProcess
+  let registry: ChildProcess | undefined
   let image: string
   let bearer: string
 
   beforeAll(async () => {
     world = await startEngine(name)
-    const program = await bundleRegistry(world.dir)
+    const program = await bundleProgram('packages/oci/src/main.ts', path.join(world.dir, 'registry.mjs'))
+    await writeFile(path.join(world.dir, 'key'), KEY, { mode: 0o600 })
     const pushing = await startRegistry(world, program, 'outside')
     const settings = { url: pushing.url, keyFile: path.join(world.dir, 'key') }
     const { digest } = await pushTestImage(world.dir, pushing.url)
@@ -62,7 +62,7 @@ function describePulls(name: EngineName): void {
     image = `127.0.0.1:5000/tenon/job@${digest}`
   })
   afterAll(async () => {
-    await stopped(registry)
+    if (registry !== undefined) await stopped(registry)
     await world.close()
   })
 
@@ -105,14 +105,6 @@ function describePulls(name: EngineName): void {
   })
 }
 
-async function bundleRegistry(dir: string): Promise<string> {
-  const outfile = path.join(dir, 'registry.mjs')
-  const entryPoints = [path.join(ROOT, 'packages/oci/src/main.ts')]
-  await build({ entryPoints, outfile, bundle: true, platform: 'node', format: 'esm', logLevel: 'error' })
-  await writeFile(path.join(dir, 'key'), KEY, { mode: 0o600 })
-  return outfile
-}
-
 /** In the network of this test to push, then in the engine's own, over the same files. */
 async function startRegistry(
   world: TestEngine,
@@ -126,7 +118,9 @@ async function startRegistry(
     where === 'beside'
       ? world.spawnBeside(process.execPath, [...args, ...options])
       : execFile(process.execPath, [...args, ...options])
-  const [line] = (await once(child.stdout ?? child, 'data')) as [unknown]
+  const died = once(child, 'exit').then(() => Promise.reject(new Error('The registry did not start.')))
+  const [line] = await Promise.race([once(child.stdout ?? child, 'data'), died])
+  died.catch(() => undefined)
   return { child, url: /http\S+/.exec(String(line))?.[0] ?? '' }
 }
 
