@@ -53,6 +53,7 @@ export function buildContainer(parts: ContainerParts): CreateContainer {
     },
     StopSignal: 'SIGTERM',
     StopTimeout: graceSeconds,
+    Healthcheck: { Test: ['NONE'] },
     Tty: false,
     OpenStdin: false,
     AttachStdin: false,
@@ -77,6 +78,7 @@ function hostConfig(parts: ContainerParts): HostConfig {
     PidsLimit: pids + WRAPPER_PIDS,
     NetworkMode: spec.network === 'none' ? 'none' : 'default',
     IpcMode: 'private',
+    Init: false,
     RestartPolicy: { Name: 'no' },
     AutoRemove: false,
     // The wrapper writes the log; the engine's own copy would only fill the disk.
@@ -132,6 +134,7 @@ interface HostConfig {
   PidsLimit: number
   NetworkMode: string
   IpcMode: string
+  Init: boolean
   RestartPolicy: { Name: string }
   AutoRemove: boolean
   LogConfig: { Type: string; Config: Record<string, string> }
@@ -150,6 +153,7 @@ export interface CreateContainer {
   Labels: Record<string, string>
   StopSignal: string
   StopTimeout: number
+  Healthcheck: { Test: string[] }
   Tty: boolean
   OpenStdin: boolean
   AttachStdin: boolean

@@ -29,7 +29,7 @@ async function makeHarness(name: EngineName): Promise<ContractHarness> {
       createDockerRuntime({
         socketPaths,
         dir,
-        log: pino({ level: process.env.DEBUG ? 'debug' : 'silent' }),
+        log: pino({ level: 'silent' }),
         agentKey,
         image,
       }),

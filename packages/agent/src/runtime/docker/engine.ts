@@ -68,6 +68,8 @@ export interface EngineAbout {
   isRootless: boolean
   hasSelinux: boolean
   hasSeccomp: boolean
+  /** Users inside are others outside, so that no job could enter its folder. */
+  remapsUsers: boolean
   /** The limits that this engine cannot hold a job to. */
   missingLimits: string[]
 }
@@ -205,6 +207,7 @@ function aboutOf(version: z.infer<typeof versionSchema>, info: z.infer<typeof in
     isRootless: info.Rootless === true || has('rootless'),
     hasSelinux: has('selinux'),
     hasSeccomp: has('seccomp'),
+    remapsUsers: has('userns'),
     missingLimits: Object.entries(limits).flatMap(([name, isHeld]) => (isHeld === false ? [name] : [])),
   }
 }

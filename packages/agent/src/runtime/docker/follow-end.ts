@@ -53,16 +53,19 @@ export async function followEnd(
   const { engine, log } = context
   const both = AbortSignal.any([signal, stopped.signal])
   engine.wait(name, both).then(changes.wake, () => undefined)
+  let isAway = false
   try {
     for (;;) {
       signal.throwIfAborted()
       try {
         const exit = await outcomeOf(context, folder, name)
         if (exit !== undefined) return exit
+        isAway = false
         await holdTimeLimit(context, folder, name)
       } catch (error) {
         if (!(error instanceof EngineError)) throw error
-        log.warn({ err: error, container: name }, 'the container engine does not answer')
+        if (!isAway) log.warn({ err: error, container: name }, 'the container engine does not answer')
+        isAway = true
         await pause(ENGINE_AWAY_MILLISECONDS, signal)
         continue
       }

@@ -48,6 +48,11 @@ function warningsOf(about: EngineAbout): string[] {
           `The engine does not limit ${about.missingLimits.join(', ')} of a job. Give it the cgroup controllers for that.`,
         ]),
     ...(about.hasSeccomp ? [] : ['The engine runs jobs without seccomp. Start it with its default profile.']),
+    ...(about.remapsUsers
+      ? [
+          'The engine remaps users, so jobs cannot enter their folders. Switch its userns-remap off, or run it rootless.',
+        ]
+      : []),
     ...(about.hasSelinux
       ? ['SELinux labels are off for jobs, since they share folders of the agent; all other walls hold.']
       : []),

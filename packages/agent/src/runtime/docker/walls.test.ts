@@ -170,7 +170,8 @@ function describeEngine(name: EngineName): void {
 
   it(`runs ${PARALLEL} jobs at once and leaves nothing behind`, { timeout: 300_000 }, async () => {
     const runtime = open()
-    const before = await everything(world)
+    const engine = createEngine([world.socketPath])
+    const before = await engine.list('tenon.agent')
     const specs = Array.from({ length: PARALLEL }, (_, index) =>
       jobSpec(`many-${index}`, `echo "from ${index}"; sleep 0.5; exit ${index % 7}`),
     )
@@ -185,8 +186,12 @@ function describeEngine(name: EngineName): void {
       }),
     )
     expect(ends).toEqual(specs.map((_, index) => ({ text: `from ${index}\n`, exitCode: index % 7 })))
+    const containers = await engine.list('tenon.agent=walls-test')
+    expect(containers).toHaveLength(PARALLEL)
     await Promise.all(specs.map(({ jobId }) => runtime.remove(jobId)))
-    expect(await everything(world)).toEqual(before)
+    expect(await engine.list('tenon.agent')).toEqual(before)
+    expect(await readdir(path.join(world.dir, 'jobs'))).toEqual([])
+    expect(cgroupsOf(containers.map(({ id }) => id))).toEqual([])
   })
 }
 
@@ -233,22 +238,8 @@ async function engineLog(socketPath: string, container: string): Promise<string>
   return readText(await callEngine(socketPath, { method: 'GET', path, query: { stdout: '1', stderr: '1' } }))
 }
 
-/** Containers, folders and cgroups, of whomever. */
-async function everything(world: TestEngine): Promise<string[]> {
-  const containers = await createEngine([world.socketPath]).list('tenon.agent')
-  const folders = await readdir(path.join(world.dir, 'jobs'))
-  const parent = world.name === 'docker' ? 'docker' : 'libpod_parent'
-  const cgroups = ['memory', 'pids', 'cpu'].flatMap((controller) =>
-    cgroupsUnder(`/sys/fs/cgroup/${controller}/${parent}`),
-  )
-  return [...containers.map(({ id }) => id), ...folders, ...cgroups]
-}
-
-function cgroupsUnder(folder: string): string[] {
-  try {
-    const entries = readdirSync(folder, { withFileTypes: true })
-    return entries.filter((entry) => entry.isDirectory()).map((entry) => path.join(folder, entry.name))
-  } catch {
-    return []
-  }
+/** Wherever an engine and its driver put them. */
+function cgroupsOf(containers: string[]): string[] {
+  const folders = readdirSync('/sys/fs/cgroup', { recursive: true, encoding: 'utf8' })
+  return folders.filter((folder) => containers.some((id) => folder.includes(id)))
 }

@@ -13,6 +13,7 @@ export const WRAPPER_PIDS = 8
  * The first process of a job's container, in plain POSIX shell, so that a job needs no agent to end well: it writes
  * the log to a file of exact bytes (engines keep lines), hands SIGTERM on to the program alone, holds the time limit
  * and the grace, and says how it ended. Its end takes every process of the container with it.
+ * It must be process 1: its `kill -1` reaches everything else that it can see.
  * Arguments: time limit, time limit plus grace, grace, variables to forget, the command.
  *
  * The trap comes after the fork: a shell that was forked with a trap and did not yet exec would swallow the signal.
@@ -28,6 +29,7 @@ tenon_limit=$1 tenon_end=$2 tenon_grace=$3 tenon_forget=$4
 shift 4
 unset $tenon_forget PWD OLDPWD
 tenon_refuse() { echo "refused $1" >>${INSIDE.status}; exit 127; }
+[ $$ = 1 ] || tenon_refuse "The engine gives jobs no process namespace of their own; its configuration must not change that."
 cd "$HOME" || tenon_refuse "The folder of the job cannot be entered."
 if [ -d ${INSIDE.files} ]; then cp -R ${INSIDE.files}/. . || tenon_refuse "The files of the job do not fit in its folder."; fi
 [ -d tmp ] || mkdir tmp
@@ -37,6 +39,7 @@ case "$1" in
 esac || tenon_refuse "The program $1 is not in the image or not executable."
 unset PWD OLDPWD
 tenon_cause=none tenon_again= tenon_oom=0
+echo ready >>${INSIDE.status}
 
 (exec "$@") &
 tenon_main=$!
@@ -53,7 +56,6 @@ trap 'tenon_stop timeout' USR1
 trap 'tenon_stop stopped' TERM
 (sleep "$tenon_limit" && kill -USR1 1) &
 (sleep "$tenon_end" && kill -KILL -1) &
-echo ready >>${INSIDE.status}
 [ -s ${INSIDE.control}/stop ] && tenon_stop stopped
 
 wait "$tenon_main"; tenon_code=$?
