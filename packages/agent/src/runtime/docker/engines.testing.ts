@@ -77,7 +77,7 @@ export async function startEngine(name: EngineName): Promise<TestEngine> {
       return imageId
     },
     spawnBeside: (program, args) =>
-      spawn('nsenter', ['--target', String(daemon.pid), '--net', program, ...args], {
+      spawn('/usr/bin/nsenter', ['--target', String(daemon.pid), '--net', program, ...args], {
         stdio: ['ignore', 'pipe', 'inherit'],
       }),
     async restart() {
@@ -113,7 +113,7 @@ async function startDaemon(name: EngineName, dir: string, socketPath: string): P
   await mkdir(data, { recursive: true })
   const log = await open(path.join(dir, 'engine.log'), 'a')
   const child = spawn(
-    'unshare',
+    '/usr/bin/unshare',
     ['--net', '/bin/sh', '-c', `busybox ip link set lo up; exec ${command(name, dir, data, socketPath)}`],
     {
       env: {
