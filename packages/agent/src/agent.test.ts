@@ -45,6 +45,7 @@ function config(changes: Partial<AgentConfig> = {}): AgentConfig {
     proxy: { httpsProxy: undefined, httpProxy: undefined, noProxy: undefined },
     logLevel: 'silent',
     maxLogBytes: 1_000_000,
+    clockSkewMs: 300_000,
     ...changes,
   }
 }

@@ -14,8 +14,7 @@ import { EXIT, exitCodeOf, type ExitCode } from './exit-codes.ts'
 import { lockFolder } from './folder-lock.ts'
 import { bootIdentity, loadOrMakeKey, saveIdentity, type Identity } from './identity.ts'
 import { serveJobApi } from './job-api/server.ts'
-import { prepareSocket } from './job-api/socket-folder.ts'
-import { CLOCK_SKEW_MS } from './job-decisions.ts'
+import { chooseFolder, makePrivateFolder, prepareSocket } from './job-api/socket-folder.ts'
 import { createJobDesk } from './job-desk.ts'
 import { JobRunner } from './job-runner.ts'
 import { Journal } from './journal.ts'
@@ -28,9 +27,13 @@ import {
   type JournalState,
 } from './journal-state.ts'
 import { LogShipper } from './log-shipper.ts'
+import { writeLastStart } from './owner/last-start.ts'
+import { createRunningDesk, type RunningDeskContext } from './owner/running-desk.ts'
+import { serveDesk } from './owner/serve-desk.ts'
 import type { Runtime } from './runtime/runtime.ts'
 import { Session } from './session.ts'
 import { Slots } from './slots.ts'
+import { bindStore } from './store/bind-store.ts'
 import { openInstallStore } from './store/file-store.ts'
 import { openSealing } from './store/sealing.ts'
 import { loadStoreKey } from './store/store-key.ts'
@@ -141,6 +144,8 @@ class RunningAgent implements Agent {
       runtime: description,
       onFatal: (error) => this.#fail(error),
     })
+    const owned = { ...parts, identity, journal, state, session, store: secrets?.store }
+    await this.#openDesk(owned, description)
     channel = this.#openChannel(identity, session)
   }
 
@@ -185,6 +190,7 @@ class RunningAgent implements Agent {
       clock,
       target: { role, installId },
       keys: () => identity.pinnedKeys,
+      skewMs: config.clockSkewMs,
       slots: new Slots(config.slots),
       spec: {
         node: process.execPath,
@@ -200,6 +206,27 @@ class RunningAgent implements Agent {
       log: this.#log,
     })
     return { shipper, events, runner, credentials: new CredentialDesk(send) }
+  }
+
+  /** Beside the folder of the job API, not in it: jobs are let into that one. */
+  async #openDesk(
+    parts: Omit<RunningDeskContext, 'start' | 'slots' | 'clock'>,
+    runtime: HelloContent['runtime'],
+  ): Promise<void> {
+    const { config, clock } = this.#options
+    const folder = chooseFolder(config.dir, os.tmpdir(), 'admin')
+    await makePrivateFolder(folder)
+    const socket = path.join(folder, 'admin.sock')
+    const start = await writeLastStart(config.dir, {
+      socket,
+      serverUrl: config.serverUrl,
+      version: PRODUCT_VERSION,
+      startedAt: new Date(clock()).toISOString(),
+      runtime,
+    })
+    const desk = createRunningDesk({ ...parts, start, slots: config.slots, clock })
+    const server = await serveDesk({ socket, desk, log: this.#log })
+    this.#cleanups.push(() => server.close())
   }
 
   #openChannel(identity: Identity, session: Session): Channel {
@@ -265,6 +292,7 @@ class RunningAgent implements Agent {
     const key = await loadStoreKey({ file: storeKeyFile, create: true })
     const store = await openInstallStore({ dir: path.join(dir, 'store'), key })
     this.#cleanups.push(() => store.close())
+    await bindStore(store, identity.installId)
     return { store, sealing: await openSealing(store) }
   }
 
@@ -275,7 +303,7 @@ class RunningAgent implements Agent {
       file: path.join(config.dir, 'journal.jsonl'),
       apply: (entry) => applyEntry(state, entry),
       snapshot: () => {
-        forgetExpired(state, clock() - 2 * CLOCK_SKEW_MS)
+        forgetExpired(state, clock() - 2 * config.clockSkewMs)
         return snapshotEntries(state)
       },
     })

@@ -28,6 +28,8 @@ export interface AgentConfig {
   logLevel: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'silent'
   /** What is shipped of one job's log. */
   maxLogBytes: number
+  /** How far the clocks of server and agent may be apart when a manifest's times are judged. */
+  clockSkewMs: number
 }
 
 export interface DockerSettings {
@@ -54,7 +56,6 @@ const settings = z.object({
   joinToken: optionalText,
   joinTokenFile: optionalText,
   runtime: z.enum(['process', 'docker', 'fake']).default('process'),
-  dockerSocket: optionalText,
   jobImage: optionalText,
   workBytes: z.coerce.number().int().min(1_048_576).optional(),
   slots: z.coerce.number().int().min(1).max(10_000).default(4),
@@ -66,6 +67,7 @@ const settings = z.object({
   programs: optionalText,
   logLevel: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
   maxLogBytes: z.coerce.number().int().min(65_536).default(67_108_864),
+  clockSkewSeconds: z.coerce.number().min(0).max(3600).default(300),
 })
 
 /** Flags, and the variable that each stands for. A join token has no flag: arguments are seen by everybody. */
@@ -75,7 +77,6 @@ const SOURCES: Record<keyof z.infer<typeof settings>, { flag?: string; variable:
   joinToken: { variable: 'TENON_JOIN_TOKEN' },
   joinTokenFile: { flag: 'join-token-file', variable: 'TENON_JOIN_TOKEN_FILE' },
   runtime: { flag: 'runtime', variable: 'TENON_RUNTIME' },
-  dockerSocket: { variable: 'TENON_DOCKER_SOCKET' },
   jobImage: { variable: 'TENON_JOB_IMAGE' },
   workBytes: { variable: 'TENON_WORK_BYTES' },
   slots: { flag: 'slots', variable: 'TENON_SLOTS' },
@@ -87,6 +88,7 @@ const SOURCES: Record<keyof z.infer<typeof settings>, { flag?: string; variable:
   programs: { flag: 'programs', variable: 'TENON_PROGRAMS_DIR' },
   logLevel: { flag: 'log-level', variable: 'TENON_LOG_LEVEL' },
   maxLogBytes: { variable: 'TENON_MAX_LOG_BYTES' },
+  clockSkewSeconds: { variable: 'TENON_CLOCK_SKEW_SECONDS' },
 }
 
 /** The only reader of arguments and environment. `programs` is the folder of the running program. */
@@ -104,7 +106,7 @@ export function readConfig(argv: string[], env: Environment, programs: string): 
     dir,
     joinToken: joinTokenOf(value.joinToken, value.joinTokenFile),
     runtime: value.runtime,
-    docker: value.runtime === 'docker' ? dockerSettings(value, env['XDG_RUNTIME_DIR']) : undefined,
+    docker: value.runtime === 'docker' ? dockerSettings(value, env) : undefined,
     slots: value.slots,
     registry:
       value.registryUrl && value.registryKeyFile
@@ -121,6 +123,7 @@ export function readConfig(argv: string[], env: Environment, programs: string): 
     },
     logLevel: value.logLevel,
     maxLogBytes: value.maxLogBytes,
+    clockSkewMs: value.clockSkewSeconds * 1000,
   }
 }
 
@@ -142,16 +145,19 @@ function collect(argv: string[], env: Environment): Record<string, string | unde
   return Object.fromEntries(given)
 }
 
-function dockerSettings(
-  { dockerSocket, jobImage, workBytes }: z.infer<typeof settings>,
-  userFolder: string | undefined,
-): DockerSettings {
+function dockerSettings({ jobImage, workBytes }: z.infer<typeof settings>, env: Environment): DockerSettings {
   if (jobImage === undefined || !/(^|@)sha256:[0-9a-f]{64}$/.test(jobImage)) {
     throw bad('TENON_JOB_IMAGE must name the image of jobs by digest (name@sha256:…) or id (sha256:…)')
   }
-  const own = userFolder === undefined ? [] : [path.join(userFolder, 'podman/podman.sock')]
-  const socketPaths = dockerSocket === undefined ? [...DOCKER_SOCKETS, ...own] : [path.resolve(dockerSocket)]
-  return { socketPaths, image: jobImage, workBytes }
+  return { socketPaths: dockerSockets(env), image: jobImage, workBytes }
+}
+
+/** Docker's usual place, Podman's, and that of a Podman of this user. */
+export function dockerSockets(env: Environment): string[] {
+  const told = env['TENON_DOCKER_SOCKET']
+  if (told) return [path.resolve(told)]
+  const userFolder = env['XDG_RUNTIME_DIR']
+  return [...DOCKER_SOCKETS, ...(userFolder ? [path.join(userFolder, 'podman/podman.sock')] : [])]
 }
 
 function joinTokenOf(value: string | undefined, file: string | undefined): AgentConfig['joinToken'] {

@@ -12,6 +12,14 @@ export const AGENT_ERROR_CODES = [
   'registry_unavailable',
   'server_away',
   'credential_refused',
+  'agent_busy',
+  'admin_failed',
+  'no_such_job',
+  'no_install_store',
+  'other_install',
+  'folder_not_new',
+  'output_refused',
+  'bad_value',
 ] as const
 export type AgentErrorCode = (typeof AGENT_ERROR_CODES)[number]
 

@@ -1,5 +1,6 @@
 import { link, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { AgentError } from './errors.ts'
 import { readIfThere } from './durable-file.ts'
 
@@ -7,18 +8,28 @@ export interface FolderLock {
   release(): Promise<void>
 }
 
+/** A command holds the folder for moments only: an agent that starts meanwhile waits for it. */
+const COMMAND_PATIENCE_MS = 10_000
+const LOOK_AGAIN_MS = 20
+
 /** One process per agent folder. A lock whose process is gone is taken over. */
-export async function lockFolder(dir: string): Promise<FolderLock> {
+export async function lockFolder(dir: string, purpose: 'agent' | 'command' = 'agent'): Promise<FolderLock> {
   const file = path.join(dir, 'agent.lock')
-  const mine = JSON.stringify(await describeProcess(process.pid))
+  const mine = JSON.stringify({ ...(await describeProcess(process.pid)), purpose })
   const draft = `${file}.${process.pid}`
   await writeFile(draft, mine, { mode: 0o600 })
   try {
+    const deadline = performance.now() + COMMAND_PATIENCE_MS
     for (let attempt = 0; attempt < 10; attempt++) {
       if (await tryLink(draft, file)) return { release: () => rm(file, { force: true }) }
       const holder = await readIfThere(file)
       if (holder === undefined) continue
-      if (await isAlive(holder)) throw inUse(dir, holder)
+      if (await isAlive(holder)) {
+        if (parseMark(holder)?.purpose !== 'command' || performance.now() > deadline) throw inUse(dir, holder)
+        await pause(LOOK_AGAIN_MS)
+        attempt = 0
+        continue
+      }
       await takeAway(file, holder)
     }
     throw inUse(dir, (await readIfThere(file)) ?? '')
@@ -32,6 +43,13 @@ interface ProcessMark {
   /** A pid alone may name another process tomorrow; the start time and the boot make it certain. */
   startTime: string
   boot: string
+  purpose?: 'agent' | 'command'
+}
+
+/** The process that holds the folder now. */
+export async function folderHolder(dir: string): Promise<number | undefined> {
+  const holder = await readIfThere(path.join(dir, 'agent.lock'))
+  return holder !== undefined && (await isAlive(holder)) ? parseMark(holder)?.pid : undefined
 }
 
 async function describeProcess(pid: number): Promise<ProcessMark> {

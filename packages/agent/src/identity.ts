@@ -33,6 +33,18 @@ export interface Identity {
   pin(keys: ReadonlyMap<string, string>): Promise<void>
 }
 
+/** What the folder says about its agent; nothing is changed by asking. */
+export async function readIdentity(dir: string): Promise<StoredIdentity | undefined> {
+  const file = path.join(dir, 'identity.json')
+  const text = await readIfThere(file)
+  if (text === undefined) return undefined
+  try {
+    return stored.parse(JSON.parse(text))
+  } catch (error) {
+    throw broken(file, error)
+  }
+}
+
 export type NewIdentity = Omit<StoredIdentity, 'version' | 'bootCounter'>
 
 /** Made before enrolment, so that a second try after a crash shows the same key. */
@@ -58,17 +70,10 @@ export async function saveIdentity(dir: string, identity: NewIdentity): Promise<
 
 /** Raises the boot counter on disk: the server tells two copies of one identity apart by it. */
 export async function bootIdentity(dir: string): Promise<Identity | undefined> {
-  const file = path.join(dir, 'identity.json')
-  const text = await readIfThere(file)
-  if (text === undefined) return undefined
+  const before = await readIdentity(dir)
+  if (!before) return undefined
   const key = await loadOrMakeKey(dir)
-  let current: StoredIdentity
-  try {
-    current = stored.parse(JSON.parse(text))
-  } catch (error) {
-    throw broken(file, error)
-  }
-  current = { ...current, bootCounter: current.bootCounter + 1 }
+  const current = { ...before, bootCounter: before.bootCounter + 1 }
   await write(dir, current)
   return new FileIdentity(dir, key, current)
 }

@@ -22,3 +22,4 @@ export type {
   RuntimeDescription,
 } from './runtime/runtime.ts'
 export { RuntimeError } from './runtime/runtime.ts'
+export { createProcessRuntime } from './runtime/process/process-runtime.ts'

@@ -13,16 +13,14 @@ import { verify } from './crypto.ts'
 import type { JobRecord, JournalState } from './journal-state.ts'
 import type { JobExit, JobHandle } from './runtime/runtime.ts'
 
-/** How far the clocks of server and agent may be apart. */
-export const CLOCK_SKEW_MS = 300_000
-
 export interface AssignCheck {
   document: SignedDocument
   keys: ReadonlyMap<string, string>
   serverId: string
   target: ManifestTarget
   nowMs: number
-  state: Pick<JournalState, 'jobs' | 'seen'>
+  skewMs: number
+  state: Pick<JournalState, 'jobs' | 'seen' | 'paused'>
 }
 
 export type AssignVerdict =
@@ -33,8 +31,8 @@ export type AssignVerdict =
 
 /** Pure: whether this agent runs what it was given. */
 export function decideAssign(check: AssignCheck): AssignVerdict {
-  const { document, keys, serverId, target, nowMs } = check
-  const common = { keys, serverId, target, nowMs, skewMs: CLOCK_SKEW_MS, verify }
+  const { document, keys, serverId, target, nowMs, skewMs } = check
+  const common = { keys, serverId, target, nowMs, skewMs, verify }
   const verdict = checkManifest({ document, context: 'job-manifest/1', ...common }, parseManifest)
   if (!verdict.ok) return { type: 'refuse', ...namedJob(document.text), ...verdict }
   const { jobId, fence } = verdict.manifest
@@ -44,6 +42,10 @@ export function decideAssign(check: AssignCheck): AssignVerdict {
   if (seen && seen.fence >= fence) {
     const message = `job ${jobId} was accepted here before with fencing number ${seen.fence}`
     return { type: 'refuse', jobId, fence, code: 'seen_before', message }
+  }
+  if (check.state.paused !== null) {
+    const message = `the customer paused this agent at ${check.state.paused}; it takes no new jobs until it is resumed`
+    return { type: 'refuse', jobId, fence, code: 'policy', message }
   }
   return { type: 'accept', manifest: verdict.manifest, supersedes: held }
 }
@@ -81,6 +83,12 @@ export function decideOutcome(exit: JobExit, result: JobResult | null): JobEnd {
   }
   if (result?.ok === false) return { outcome: 'failed', reason: 'exit', exitCode, message }
   return { outcome: 'succeeded', reason, exitCode, message }
+}
+
+/** Pure: a job that the customer ended says so, whatever words the runtime has for it. */
+export function namingTheCustomer(end: JobEnd, stoppedByCustomer: boolean): JobEnd {
+  if (end.reason !== 'canceled' || !stoppedByCustomer) return end
+  return { ...end, message: `The customer stopped the job on the agent's side. ${end.message}` }
 }
 
 export type Recovery =

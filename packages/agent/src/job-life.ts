@@ -5,7 +5,7 @@ import type { Logger } from 'pino'
 import { sha256 } from './crypto.ts'
 import type { EventOutbox } from './event-outbox.ts'
 import { messageOf } from './errors.ts'
-import { decideOutcome, heldState, type JobEnd, type Recovery } from './job-decisions.ts'
+import { decideOutcome, heldState, namingTheCustomer, type JobEnd, type Recovery } from './job-decisions.ts'
 import { buildJobSpec, type JobSpecSettings } from './job-spec.ts'
 import type { Journal } from './journal.ts'
 import type { JobRecord, JournalEntry, JournalState } from './journal-state.ts'
@@ -70,7 +70,8 @@ export class JobLife {
     if (how.type !== 'start') slots.take()
     try {
       const end = await this.#toItsEnd(how)
-      if (end && !this.#left.signal.aborted) await this.#report(end)
+      if (end && !this.#left.signal.aborted)
+        await this.#report(namingTheCustomer(end, this.record.stoppedByCustomer))
     } finally {
       if (holdsSlot) slots.release()
     }
@@ -81,9 +82,9 @@ export class JobLife {
     this.#left.abort()
   }
 
-  async cancel(): Promise<void> {
+  async cancel(by?: 'customer'): Promise<void> {
     if (this.record.finished || this.record.cancelRequested) return
-    await this.#context.journal.append({ type: 'cancel', ...this.id })
+    await this.#context.journal.append({ type: 'cancel', ...this.id, ...(by ? { by } : {}) })
     this.#canceled.abort()
     if (this.#handle) this.#stopSoon('canceled')
   }

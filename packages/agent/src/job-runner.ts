@@ -21,6 +21,7 @@ export interface JobRunnerContext extends JobLifeContext {
   serverId: string
   target: ManifestTarget
   keys: () => ReadonlyMap<string, string>
+  skewMs: number
   /** Something that must not happen happened: the agent has to end and start anew. */
   onFatal: (error: unknown) => void
 }
@@ -95,8 +96,8 @@ export class JobRunner {
   /** Accepts or refuses; an accepted job is on disk before the server hears of it. */
   async assign(document: SignedDocument): Promise<void> {
     if (this.#leaving.signal.aborted) return
-    const { keys, serverId, target, clock, state, journal, send } = this.#context
-    const check = { document, keys: keys(), serverId, target, nowMs: clock(), state }
+    const { keys, serverId, target, skewMs, clock, state, journal, send } = this.#context
+    const check = { document, keys: keys(), serverId, target, nowMs: clock(), skewMs, state }
     const verdict = decideAssign(check)
     if (verdict.type === 'refuse') return this.#refuse(verdict)
     if (verdict.type === 'again') {
@@ -122,6 +123,15 @@ export class JobRunner {
   async cancel(jobId: string, fence: number): Promise<void> {
     const held = this.#find(jobId, fence)
     if (held) await held.life.cancel()
+  }
+
+  /** The customer's own hand: needs no fencing number, since the job is the one that is here. */
+  async stopHere(jobId: string): Promise<HelloContent['inventory'][number] | undefined> {
+    const held = this.#held.get(jobId)
+    if (!held || held.closing) return undefined
+    await held.accepted
+    await held.life.cancel('customer')
+    return held.life.inventoried()
   }
 
   /** The server has the result for good. What is left of the job goes once its log is shipped too. */

@@ -17,6 +17,8 @@ const entry: fc.Arbitrary<JournalEntry> = fc.oneof(
   job.map((of): JournalEntry => ({ type: 'accepted', ...of, document, expiresAt: FAR })),
   job.map((of): JournalEntry => ({ type: 'starting', ...of, at: FAR, tokenHash: 'h' })),
   job.map((of): JournalEntry => ({ type: 'cancel', ...of })),
+  job.map((of): JournalEntry => ({ type: 'cancel', ...of, by: 'customer' })),
+  fc.constantFrom(FAR, null).map((since): JournalEntry => ({ type: 'paused', since })),
   job.map((of): JournalEntry => ({ type: 'closed', ...of })),
   job.map((of): JournalEntry => ({ type: 'result', ...of, result: { ok: true, message: '', data: {} } })),
   fc.tuple(job, fc.nat(99)).map(([of, acked]): JournalEntry => ({ type: 'log', ...of, acked, ended: false })),
@@ -46,6 +48,7 @@ describe('the state of the journal', () => {
         expect(again.events).toEqual(state.events)
         expect(again.nextEvent).toBe(state.nextEvent)
         expect(again.dropped).toBe(state.dropped)
+        expect(again.paused).toBe(state.paused)
       }),
     )
   })

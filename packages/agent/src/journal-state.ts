@@ -14,7 +14,7 @@ export type JournalEntry =
   | ({ type: 'accepted'; document: SignedDocument; expiresAt: string } & OfJob)
   /** Written before the runtime is asked, so that "never started" and "gone" can be told apart later. */
   | ({ type: 'starting'; at: string; tokenHash: string } & OfJob)
-  | ({ type: 'cancel' } & OfJob)
+  | ({ type: 'cancel'; by?: 'customer' } & OfJob)
   | ({ type: 'result'; result: JobResult } & OfJob)
   | ({ type: 'outputs'; outputs: ReportedOutputs } & OfJob)
   | ({ type: 'log'; acked: number; ended: boolean } & OfJob)
@@ -27,6 +27,8 @@ export type JournalEntry =
   | { type: 'event.acked'; seq: number }
   | { type: 'event.next'; seq: number }
   | { type: 'dropped'; total: number }
+  /** The customer's switch: while it is set no new job is taken. */
+  | { type: 'paused'; since: string | null }
 
 export interface JobRecord extends OfJob {
   document: SignedDocument
@@ -34,6 +36,7 @@ export interface JobRecord extends OfJob {
   startedAt: string | null
   tokenHash: string | null
   cancelRequested: boolean
+  stoppedByCustomer: boolean
   result: JobResult | null
   outputs: ReportedOutputs
   logAcked: number
@@ -50,10 +53,19 @@ export interface JournalState {
   nextEvent: number
   /** Log bytes that were not shipped, ever. */
   dropped: number
+  paused: string | null
 }
 
 export function emptyState(): JournalState {
-  return { jobs: new Map(), seen: new Map(), head: null, events: new Map(), nextEvent: 1, dropped: 0 }
+  return {
+    jobs: new Map(),
+    seen: new Map(),
+    head: null,
+    events: new Map(),
+    nextEvent: 1,
+    dropped: 0,
+    paused: null,
+  }
 }
 
 export function applyEntry(state: JournalState, entry: JournalEntry): void {
@@ -81,6 +93,9 @@ export function applyEntry(state: JournalState, entry: JournalEntry): void {
     case 'dropped':
       state.dropped = entry.total
       return
+    case 'paused':
+      state.paused = entry.since
+      return
     default:
       return applyToJob(state, entry)
   }
@@ -101,6 +116,7 @@ function applyToJob(state: JournalState, entry: JobEntry): void {
       return
     case 'cancel':
       job.cancelRequested = true
+      if (entry.by === 'customer') job.stoppedByCustomer = true
       return
     case 'result':
       job.result = entry.result
@@ -130,6 +146,7 @@ function accept(state: JournalState, entry: Extract<JournalEntry, { type: 'accep
     startedAt: null,
     tokenHash: null,
     cancelRequested: false,
+    stoppedByCustomer: false,
     result: null,
     outputs: {},
     logAcked: 0,
@@ -162,6 +179,7 @@ export function snapshotEntries(state: JournalState): JournalEntry[] {
   if (state.head) entries.push({ type: 'head', head: state.head })
   for (const stored of state.events.values()) entries.push({ type: 'event', ...stored })
   entries.push({ type: 'event.next', seq: state.nextEvent }, { type: 'dropped', total: state.dropped })
+  if (state.paused !== null) entries.push({ type: 'paused', since: state.paused })
   return entries
 }
 
@@ -170,7 +188,9 @@ function jobEntries(job: JobRecord): JournalEntry[] {
   const of = { jobId, fence }
   const entries: JournalEntry[] = [{ type: 'accepted', ...of, document, expiresAt }]
   if (startedAt !== null) entries.push({ type: 'starting', ...of, at: startedAt, tokenHash: tokenHash ?? '' })
-  if (job.cancelRequested) entries.push({ type: 'cancel', ...of })
+  if (job.cancelRequested) {
+    entries.push({ type: 'cancel', ...of, ...(job.stoppedByCustomer ? { by: 'customer' as const } : {}) })
+  }
   if (job.result) entries.push({ type: 'result', ...of, result: job.result })
   if (Object.keys(job.outputs).length > 0) entries.push({ type: 'outputs', ...of, outputs: job.outputs })
   entries.push({ type: 'log', ...of, acked: job.logAcked, ended: job.logEnded })

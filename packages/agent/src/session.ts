@@ -42,9 +42,14 @@ export class Session {
   #eventsSentAt = 0
   #reportedMismatch = ''
   #secretsStored: Promise<void> = Promise.resolve()
+  #connectedSince: string | null = null
 
   constructor(context: SessionContext) {
     this.#context = context
+  }
+
+  get connectedSince(): string | null {
+    return this.#connectedSince
   }
 
   hello(): HelloContent {
@@ -72,6 +77,7 @@ export class Session {
   welcomed(welcome: Welcome): void {
     const { runner, shipper, events, credentials, clock, log } = this.#context
     log.info({ sessionId: welcome.sessionId, jobs: welcome.verdicts.length }, 'connected to the server')
+    this.#connectedSince = new Date(clock()).toISOString()
     this.#compareHead(welcome.auditHead)
     events.welcomed(welcome.eventSeq)
     this.#eventsSentAt = clock()
@@ -82,6 +88,7 @@ export class Session {
   }
 
   disconnected(): void {
+    this.#connectedSince = null
     this.#context.shipper.disconnected()
   }
 

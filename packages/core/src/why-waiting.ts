@@ -109,7 +109,7 @@ export function whyRunWaits(run: RunFacts): Waiting[] {
           'agent_enrolling',
           'The install agent has not connected yet.',
           step.since,
-          'Look at the sandbox step’s log.',
+          'Look at the sandbox step’s log; without a sandbox, start the agent with a token of `tenon installs join-token`.',
         ),
       ]
     }

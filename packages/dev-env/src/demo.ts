@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
+import { stopLeftJobs } from './left-jobs.ts'
 import { openRunRecord } from './orphans.ts'
 import { ProgramFailed, type Program } from './program.ts'
 import { createWorld, type ServerHandle } from './world.ts'
@@ -40,6 +41,8 @@ export async function startDemo(options: DemoOptions): Promise<number> {
     return asked ? 0 : 1
   } finally {
     for (const program of programs.toReversed()) await program.stop()
+    const jobs = await stopLeftJobs(dir)
+    if (jobs > 0) print(`Stopped ${jobs} running ${jobs === 1 ? 'job' : 'jobs'}.`)
     print(
       asked
         ? `Stopped. Your data is in ${shown(dir)}; \`npm start\` goes on from there.`

@@ -14,6 +14,8 @@ export interface Config {
   databaseUrl: string | undefined
   postgresPort: number
   poolSize: number
+  /** After so long without a byte a busy database connection counts as broken. */
+  databaseSilenceSeconds: number
   /** Seals the signing keys in the database; the same for every process of a tenant. */
   masterKey: Uint8Array
   heartbeatSeconds: number
@@ -35,6 +37,7 @@ const environment = z.object({
   DATABASE_URL: z.string().min(1).optional(),
   TENON_POSTGRES_PORT: z.coerce.number().int().min(0).max(65_535).default(0),
   TENON_POOL_SIZE: z.coerce.number().int().min(2).max(500).default(20),
+  TENON_DATABASE_SILENCE_SECONDS: seconds.default(30),
   TENON_MASTER_KEY_FILE: z.string().min(1).optional(),
   TENON_HEARTBEAT_SECONDS: seconds.default(10),
   TENON_LEASE_SECONDS: seconds.default(45),
@@ -73,6 +76,7 @@ export function readConfig(env: Record<string, string | undefined>, programDir: 
     databaseUrl: given.DATABASE_URL,
     postgresPort: given.TENON_POSTGRES_PORT,
     poolSize: given.TENON_POOL_SIZE,
+    databaseSilenceSeconds: given.TENON_DATABASE_SILENCE_SECONDS,
     masterKey: readMasterKey(
       given.TENON_MASTER_KEY_FILE ?? join(dataDir, 'master.key'),
       given.TENON_MASTER_KEY_FILE === undefined,

@@ -41,13 +41,26 @@ function signingKey(key: KeyObject): SigningKey {
 /** False for anything that is not a valid Ed25519 signature by that key; never throws on what came from outside. */
 export const verify: Verify = (publicKey, bytes, signature) => {
   try {
-    const key = createPublicKey({ key: Buffer.from(publicKey, 'base64'), format: 'der', type: 'spki' })
+    const key = publicKeyOf(publicKey)
     return (
       key.asymmetricKeyType === 'ed25519' && verifyWith(null, bytes, key, Buffer.from(signature, 'base64'))
     )
   } catch {
     return false
   }
+}
+
+/** Reading a key costs as much as verifying with it, so those of busy agents are kept; few, since each takes memory. */
+const KEPT_KEYS = 500
+const keptKeys = new Map<string, KeyObject>()
+
+function publicKeyOf(publicKey: string): KeyObject {
+  const kept = keptKeys.get(publicKey)
+  if (kept) return kept
+  const key = createPublicKey({ key: Buffer.from(publicKey, 'base64'), format: 'der', type: 'spki' })
+  if (keptKeys.size >= KEPT_KEYS) keptKeys.delete(keptKeys.keys().next().value!)
+  keptKeys.set(publicKey, key)
+  return key
 }
 
 export function isEd25519PublicKey(publicKey: string): boolean {

@@ -23,7 +23,8 @@ export async function loadKeyRing(db: Db, masterKey: Uint8Array): Promise<KeyRin
       signedBy: row.signed_by,
       signature: row.signature,
     }))
-    const newest = rows.at(-1)
+    // The end of the chain, not the latest clock: two processes may disagree about the time.
+    const newest = rows.find((row) => !rows.some((other) => other.signed_by === row.id))
     if (!newest || newest.id === current?.keyId) return
     current = { keyId: newest.id, key: openKey(masterKey, newest.private_key_sealed) }
   }

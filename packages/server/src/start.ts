@@ -4,6 +4,7 @@ import { packFolder } from '@tenon/oci'
 import { randomBytes } from 'node:crypto'
 import { mkdir, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import type { Logger } from 'pino'
 import { createToken } from './api/tokens.ts'
@@ -23,6 +24,9 @@ import { openDb, openPool, type Db } from './store/database.ts'
 import { migrations } from './store/migrations/index.ts'
 import { migrate } from './store/migrate.ts'
 import { transact } from './store/transaction.ts'
+
+/** A database that takes longer for `select 1` is as good as away. */
+const READY_MS = 2_000
 
 export interface Server {
   url: string
@@ -55,14 +59,13 @@ async function bringUp(
 ): Promise<Server> {
   await mkdir(config.dataDir, { recursive: true, mode: 0o700 })
   const databaseUrl = config.databaseUrl ?? (await ownPostgres(config, log, undo))
-  const pool = openPool(databaseUrl, config.poolSize, (error) =>
-    log.warn({ err: error }, 'a database connection broke'),
-  )
+  const onBroken = (error: Error) => log.warn({ err: error }, 'a database connection broke')
+  await migrateFirst(databaseUrl, onBroken)
+  const pool = openPool(databaseUrl, config.poolSize, config.databaseSilenceSeconds * 1000, onBroken)
   undo.push(() => pool.end())
-  await migrate(pool, migrations)
   const db = openDb(pool)
   const now = () => Date.now()
-  const { serverId, first } = await ensureIdentity(db, config, now())
+  const serverId = await ensureIdentity(db, config, now())
   const processId = makeId('process', now(), randomBytes(10))
   const hub = createHub(
     pool,
@@ -86,13 +89,21 @@ async function bringUp(
     newId: (kind) => makeId(kind, now(), randomBytes(10)),
   }
   hub.start()
-  const offKeys = hub.on('keys', () => void context.keys.reload().catch(() => undefined))
-  undo.push(async () => offKeys())
   await publishPlugins(context)
-  const ownerToken = first ? await createOwner(context) : undefined
+  const ownerToken = await ensureOwner(context)
   const url = await listen(context, undo)
   log.info({ url, serverId, processId, version: PRODUCT_VERSION }, 'the server is ready')
   return { url, context, ownerToken, stop }
+}
+
+/** Over a connection of its own: a migration may be silent for as long as it needs. */
+async function migrateFirst(databaseUrl: string, onBroken: (error: Error) => void): Promise<void> {
+  const pool = openPool(databaseUrl, 1, 0, onBroken)
+  try {
+    await migrate(pool, migrations)
+  } finally {
+    await pool.end()
+  }
 }
 
 async function ownPostgres(config: Config, log: Logger, undo: (() => Promise<unknown>)[]): Promise<string> {
@@ -106,11 +117,7 @@ async function ownPostgres(config: Config, log: Logger, undo: (() => Promise<unk
 }
 
 /** The first process of a tenant makes its identity and its first key; the others find them. */
-async function ensureIdentity(
-  db: Db,
-  config: Config,
-  nowMs: number,
-): Promise<{ serverId: string; first: boolean }> {
+async function ensureIdentity(db: Db, config: Config, nowMs: number): Promise<string> {
   return db.transaction().execute(async (tx) => {
     const at = new Date(nowMs).toISOString()
     const made = await tx
@@ -130,7 +137,7 @@ async function ensureIdentity(
         .values(newKeyRow(config.masterKey, nowMs, undefined))
         .execute()
     const row = await tx.selectFrom('server_identity').select('server_id').executeTakeFirstOrThrow()
-    return { serverId: row.server_id, first: made !== undefined }
+    return row.server_id
   })
 }
 
@@ -176,25 +183,38 @@ async function* once(bytes: Uint8Array) {
   yield bytes
 }
 
-async function createOwner(context: Context): Promise<string> {
-  const created = await transact(context, (tx) =>
-    createToken(
+/** One process makes it, once; a start that died before it leaves it to the next. */
+async function ensureOwner(context: Context): Promise<string | undefined> {
+  return transact(context, async (tx) => {
+    await tx.db.selectFrom('server_identity').select('server_id').forUpdate().execute()
+    const any = await tx.db.selectFrom('api_token').select('id').limit(1).executeTakeFirst()
+    if (any) return undefined
+    const created = await createToken(
       context,
       tx,
       { name: 'owner', role: 'owner', expiresInSeconds: null },
       { type: 'server', id: context.serverId },
-    ),
-  )
-  return created.secret
+    )
+    return created.secret
+  })
 }
 
 async function listen(context: Context, undo: (() => Promise<unknown>)[]): Promise<string> {
   const { config, log } = context
   const sessions = createSessions(context)
   const upgrader = createUpgrader(context, sessions)
+  // What is missed here, the poll does.
+  const onKeys = async () => context.keys.reload().then(() => sessions.announceKeys())
+  const offKeys = context.hub.on('keys', () => void onKeys().catch(() => undefined))
+  undo.push(async () => offKeys())
   const http = await createHttp(context, async () => {
-    const answer = await context.pool.query('select 1').catch(() => undefined)
-    return answer !== undefined
+    const asked = context.pool.query('select 1').then(
+      () => true,
+      () => false,
+    )
+    const late = new AbortController()
+    const tooLate = delay(READY_MS, false, { signal: late.signal, ref: false }).catch(() => false)
+    return Promise.race([asked, tooLate]).finally(() => late.abort())
   })
   http.server.on('upgrade', (request, socket, head) => upgrader.handle(request, socket, head))
   const loops = startLoops(context, sessions)

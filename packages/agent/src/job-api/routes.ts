@@ -92,6 +92,7 @@ export async function callRoute(desk: JobDesk, request: IncomingMessage): Promis
 
 async function getSecret({ desk, argument }: Call): Promise<unknown> {
   const secretName = checkedName(argument)
+  requireNamed(desk.manifest, 'secrets', secretName, 'secret')
   const value = await desk.secret(secretName)
   if (value === undefined) {
     throw new JobApiError(
@@ -105,11 +106,30 @@ async function getSecret({ desk, argument }: Call): Promise<unknown> {
 
 async function getOutputs({ desk, argument }: Call): Promise<unknown> {
   const component = checkedName(argument)
+  if (!desk.manifest.operations.some((operation) => operation.component === component)) {
+    requireNamed(desk.manifest, 'dependencies', component, 'component')
+  }
   const outputs = await desk.outputsOf(component)
   if (!outputs) {
     throw new JobApiError('not_found', `The component ${component} has no outputs yet.`, 'Deploy it first.')
   }
   return outputs
+}
+
+/** A job gets what its signed manifest names, and nothing else of the install. */
+function requireNamed(
+  manifest: JobManifest,
+  list: 'secrets' | 'dependencies',
+  wanted: string,
+  what: string,
+): void {
+  const named = manifest.operations.some(({ config }) => {
+    const names = config[list]
+    return Array.isArray(names) && names.includes(wanted)
+  })
+  if (named) return
+  const message = `This job's manifest does not name the ${what} ${wanted}.`
+  throw new JobApiError('forbidden', message, `List it under \`${list}\` of the component.`)
 }
 
 async function postJoinToken({ desk }: Call): Promise<unknown> {

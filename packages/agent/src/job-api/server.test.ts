@@ -70,6 +70,7 @@ async function startAgent(withRegistry = false): Promise<void> {
       proxy: { httpsProxy: undefined, httpProxy: undefined, noProxy: undefined },
       logLevel: 'silent',
       maxLogBytes: 1_000_000,
+      clockSkewMs: 300_000,
     },
     runtime: { ...fake, start },
     log: pino({ level: 'silent' }),
@@ -148,7 +149,7 @@ describe('the job API', () => {
       (await call(spec, 'PUT', '/v1/result', { ok: true, message: 'up', data: { port: 1 } })).status,
     ).toBe(200)
     expect((await call(spec, 'GET', '/v1/outputs/web')).body).toEqual(outputs)
-    expect((await call(spec, 'GET', '/v1/outputs/other')).status).toBe(404)
+    expect((await call(spec, 'GET', '/v1/outputs/other')).status).toBe(403)
     release(manifest.jobId)
     const { report } = await server.heard('job.finished', manifest.jobId)
     expect(report.outputs).toEqual({ url: outputs.url, password: { sensitive: true } })
@@ -177,7 +178,7 @@ describe('the job API', () => {
       ['PUT', '/v1/outputs?component=db', {}, 403, 'forbidden'],
       ['GET', '/v1/secrets/..%2F..%2Fidentity', undefined, 400, 'bad_request'],
       ['GET', '/v1/secrets/%E0%A4%A', undefined, 400, 'bad_request'],
-      ['GET', '/v1/secrets/absent', undefined, 404, 'not_found'],
+      ['GET', '/v1/secrets/unnamed', undefined, 403, 'forbidden'],
       ['POST', '/v1/credentials/join-token', {}, 403, 'forbidden'],
     ]
     for (const [method, url, body, status, code] of cases) {
@@ -188,6 +189,17 @@ describe('the job API', () => {
     const large = call(spec, 'PUT', '/v1/outputs', 'x'.repeat(JOB_API_MAX_BODY + 1))
     expect(await large.catch(() => ({ status: 413 }))).toMatchObject({ status: 413 })
     expect((await call(spec, 'GET', '/v1/manifest')).status).toBe(200)
+  })
+
+  it('gives only the secrets and outputs that the manifest names', async () => {
+    await startAgent()
+    const operation = server.manifest().operations[0]!
+    const config = { ...operation.config, secrets: ['absent'], dependencies: ['db'] }
+    const { spec } = await startJob({ operations: [{ ...operation, config }] })
+    expect((await call(spec, 'GET', '/v1/secrets/absent')).status).toBe(404)
+    expect((await call(spec, 'GET', '/v1/outputs/db')).status).toBe(404)
+    expect((await call(spec, 'GET', '/v1/secrets/other')).status).toBe(403)
+    expect((await call(spec, 'GET', '/v1/outputs/other')).status).toBe(403)
   })
 
   it('tells progress', async () => {

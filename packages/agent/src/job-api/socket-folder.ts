@@ -17,6 +17,13 @@ const memorySchema = z.object({ dir: z.string(), folder: z.string() })
 export async function prepareSocket(dir: string, temporary: string, jobGroup?: number): Promise<string> {
   const memory = path.join(dir, 'api-folder.json')
   const folder = rememberedFolder(await readIfThere(memory), dir) ?? chooseFolder(dir, temporary)
+  await makePrivateFolder(folder, jobGroup)
+  await replaceFile(memory, `${JSON.stringify({ dir: path.resolve(dir), folder })}\n`)
+  return path.join(folder, 'job.sock')
+}
+
+/** Nobody but this user can enter it, and the group of jobs where one is named. */
+export async function makePrivateFolder(folder: string, jobGroup?: number): Promise<void> {
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const found = await lstat(folder)
   // What an earlier life opened to the jobs' group is as safe as a folder of this user alone.
@@ -27,8 +34,6 @@ export async function prepareSocket(dir: string, temporary: string, jobGroup?: n
     await chown(folder, found.uid, jobGroup)
     await chmod(folder, 0o710)
   }
-  await replaceFile(memory, `${JSON.stringify({ dir: path.resolve(dir), folder })}\n`)
-  return path.join(folder, 'job.sock')
 }
 
 /** A copy of the agent's folder must not take the socket of the one it was copied from. */
@@ -38,10 +43,11 @@ function rememberedFolder(text: string | undefined, dir: string): string | undef
 }
 
 /** Pure. */
-export function chooseFolder(dir: string, temporary: string): string {
-  const near = path.join(path.resolve(dir), 'api')
-  if (Buffer.byteLength(path.join(near, 'job.sock')) <= MAX_SOCKET_PATH) return near
-  return path.join(temporary, `tenon-${sha256(Buffer.from(path.resolve(dir))).slice(0, 16)}`)
+export function chooseFolder(dir: string, temporary: string, name: 'api' | 'admin' = 'api'): string {
+  const near = path.join(path.resolve(dir), name)
+  if (Buffer.byteLength(path.join(near, 'admin.sock')) <= MAX_SOCKET_PATH) return near
+  const prefix = name === 'api' ? 'tenon' : `tenon-${name}`
+  return path.join(temporary, `${prefix}-${sha256(Buffer.from(path.resolve(dir))).slice(0, 16)}`)
 }
 
 function parseJson(text: string): unknown {
@@ -55,7 +61,7 @@ function parseJson(text: string): unknown {
 function unsafe(folder: string): AgentError {
   return new AgentError(
     'socket_folder_unsafe',
-    `The folder ${folder} for the job API's socket is not one that only this user can enter.`,
+    `The folder ${folder} for a socket of the agent is not one that only this user can enter.`,
     `Remove ${folder}, or run chmod 700 on it when it is yours.`,
   )
 }

@@ -1,11 +1,11 @@
 import { Encrypter } from 'age-encryption'
 import { formatExport, type ExportedRecord } from './export-format.ts'
-import { STORE_KINDS, type InstallStore } from './install-store.ts'
+import { STORE_KINDS, type StoreReader } from './install-store.ts'
 import { StoreError } from './store-error.ts'
 
 /** Everything in the store, all versions, in one file that only the given age recipients can read. */
 export async function exportStore(
-  store: InstallStore,
+  store: StoreReader,
   recipients: readonly string[],
   now: () => Date = () => new Date(),
 ): Promise<Uint8Array> {
@@ -14,7 +14,7 @@ export async function exportStore(
   return encrypter.encrypt(formatExport({ exportedAt: now().toISOString(), records }))
 }
 
-async function collect(store: InstallStore): Promise<ExportedRecord[]> {
+async function collect(store: StoreReader): Promise<ExportedRecord[]> {
   const records: ExportedRecord[] = []
   for (const kind of STORE_KINDS) {
     for (const { name } of await store.list(kind)) {

@@ -21,6 +21,8 @@ export interface InstallStore {
   close(): Promise<void>
 }
 
+export type StoreReader = Pick<InstallStore, 'get' | 'getVersion' | 'list' | 'history'>
+
 export interface StoredVersion {
   version: number
   at: string

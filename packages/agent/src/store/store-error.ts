@@ -2,6 +2,7 @@ export const STORE_ERRORS = [
   'store_wrong_key',
   'store_corrupt',
   'store_locked',
+  'store_busy',
   'store_closed',
   'store_bad_name',
   'store_not_empty',

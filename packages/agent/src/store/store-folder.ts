@@ -29,21 +29,29 @@ export function storeFolder(dir: string): StoreFolder {
 
 /** Makes the folder when it is new; otherwise makes sure that this is the key it was made with. */
 export async function prepareFolder(folder: StoreFolder, keys: StoreKeys): Promise<void> {
-  if (await isRestoring(folder)) throw corrupt(folder.dir, 'a restore was cut short; run it again')
   const mark = await readMark(folder)
-  if (mark === undefined) {
+  if (mark === undefined && !(await isRestoring(folder))) {
     if (await holdsRecords(folder)) throw corrupt(folder.mark, 'it is missing; restore an export')
     await makeFolder(folder.tmp)
     await writeMark(folder, keys)
-  } else if (!sameText(mark, keys.keyId)) {
+  }
+  await checkFolder(folder, keys)
+  await makeFolder(folder.entries)
+  await rm(folder.tmp, { recursive: true, force: true })
+  await makeFolder(folder.tmp)
+}
+
+/** Changes nothing: the folder is a whole store, made with this key. */
+export async function checkFolder(folder: StoreFolder, keys: StoreKeys): Promise<void> {
+  if (await isRestoring(folder)) throw corrupt(folder.dir, 'a restore was cut short; run it again')
+  const mark = await readMark(folder)
+  if (mark === undefined) throw corrupt(folder.mark, 'it is missing; restore an export')
+  if (!sameText(mark, keys.keyId)) {
     throw new StoreError(
       'store_wrong_key',
       `The install store in ${folder.dir} was made with key ${mark}, not with ${keys.keyId}. Give it the key it was made with.`,
     )
   }
-  await makeFolder(folder.entries)
-  await rm(folder.tmp, { recursive: true, force: true })
-  await makeFolder(folder.tmp)
 }
 
 export async function writeMark(folder: StoreFolder, keys: StoreKeys): Promise<void> {

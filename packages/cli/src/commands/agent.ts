@@ -17,12 +17,14 @@ export function addAgent(program: Command, cli: Cli): void {
       examples(
         'tenon agent join-token --role build > join.token',
         'tenon agent start --server https://tenon.example.com --dir ./agent --join-token-file join.token',
+        'tenon agent status --dir ./agent',
         'tenon agent list',
       ),
     )
     .action(async (args) => {
       cli.exitCode = await spawnBundle(cli.io, 'agent', args[0] === 'start' ? args.slice(1) : args)
     })
+  for (const own of OWN_COMMANDS) addOwn(agent as unknown as Command, cli, own)
   agent
     .command('join-token')
     .description('a one-time token for a new build or setup agent, alone on stdout')
@@ -56,6 +58,82 @@ export function addAgent(program: Command, cli: Cli): void {
       const revoked = await client.call('agents.revoke', { params: { id } })
       if (cli.globals.json) return cli.out.json(revoked)
       cli.out.line(`agent ${revoked.id} (${revoked.role} on ${revoked.hostname}) is revoked`)
+    })
+}
+
+interface OwnCommand {
+  name: string
+  description: string
+  usage: string
+  examples: string[]
+}
+
+/** Done by the agent's own program, on its folder: no server is asked. */
+const OWN_COMMANDS: readonly OwnCommand[] = [
+  {
+    name: 'status',
+    description: 'what the agent of a folder is and does, running or stopped',
+    usage: '--dir DIR [--json]',
+    examples: ['tenon agent status --dir ./agent'],
+  },
+  {
+    name: 'pause',
+    description: 'let the agent of a folder take no new jobs',
+    usage: '--dir DIR',
+    examples: ['tenon agent pause --dir ./agent'],
+  },
+  {
+    name: 'resume',
+    description: 'let the agent of a folder take new jobs again',
+    usage: '--dir DIR',
+    examples: ['tenon agent resume --dir ./agent'],
+  },
+  {
+    name: 'jobs',
+    description: 'stop a job on the customer’s side',
+    usage: 'stop JOB --dir DIR',
+    examples: ['tenon agent jobs stop job_01… --dir ./agent'],
+  },
+  {
+    name: 'secret',
+    description: 'set a secret of the install here, past the server, or list their names',
+    usage: 'set NAME --dir DIR [--file FILE] | list --dir DIR',
+    examples: [
+      'pass show acme/api-key | tenon agent secret set api-key --dir ./agent',
+      'tenon agent secret list --dir ./agent',
+    ],
+  },
+  {
+    name: 'keygen',
+    description: 'make an age identity for exports; its recipient goes to stdout',
+    usage: '--out FILE',
+    examples: ['tenon agent keygen --out customer.key'],
+  },
+  {
+    name: 'export',
+    description: 'write the whole install store, encrypted to the customer',
+    usage: '--dir DIR --to RECIPIENT [--to RECIPIENT] [--out FILE]',
+    examples: ['tenon agent export --dir ./agent --to age1… > store.age'],
+  },
+  {
+    name: 'restore',
+    description: 'fill a new folder from an export, before its agent’s first start',
+    usage: '--dir DIR --from FILE --identity-file FILE',
+    examples: ['tenon agent restore --dir ./agent --from store.age --identity-file customer.key'],
+  },
+]
+
+function addOwn(agent: Command, cli: Cli, own: OwnCommand): void {
+  agent
+    .command(own.name)
+    .description(own.description)
+    .usage(own.usage)
+    .argument('[args...]', 'the agent’s own arguments')
+    .allowUnknownOption()
+    .addHelpText('after', examples(...own.examples))
+    .action(async (args) => {
+      const json = cli.globals.json ? ['--json'] : []
+      cli.exitCode = await spawnBundle(cli.io, 'agent', [own.name, ...args, ...json])
     })
 }
 

@@ -1,4 +1,4 @@
-import { canonicalBytes, SERVER_CHAIN, type App } from '@tenon/core'
+import { canonicalBytes, hasLoneSurrogate, SERVER_CHAIN, type App } from '@tenon/core'
 import { MEDIA_TYPES } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import { sha256 } from '../crypto.ts'
@@ -77,6 +77,7 @@ export const appHandlers = {
 } satisfies Partial<Handlers>
 
 async function syncApp(context: Context, app: App, caller: Caller) {
+  requireSoundText(app)
   requireSoundGraph(app)
   const digest = `sha256:${sha256(canonicalBytes(app))}`
   const changed = await transact(context, async (tx) => {
@@ -130,6 +131,15 @@ async function syncApp(context: Context, app: App, caller: Caller) {
     return true
   })
   return { app: await appView(context.db, await findApp(context.db, app.name)), changed }
+}
+
+/** Half a surrogate pair has no canonical form, so an app that holds one has no digest. */
+function requireSoundText(app: App): void {
+  const texts = [app.displayName, app.description, ...app.components.map((c) => c.type)]
+  if (texts.some(hasLoneSurrogate))
+    throw new ApiFailure('bad_app', 'the app holds text with broken Unicode', {
+      remedy: 'Save its files as UTF-8.',
+    })
 }
 
 /** By name or id. */

@@ -2,6 +2,7 @@ import { PRODUCT_VERSION } from '@tenon/protocol'
 import swagger from '@fastify/swagger'
 import type { FastifyInstance } from 'fastify'
 import { jsonSchemaTransform } from 'fastify-type-provider-zod'
+import { docsStyle, renderDocs, type ApiDescription } from './docs-page.ts'
 
 /** OpenAPI 3.1 made from the same schemas that check each request, and a page to read it. */
 export async function serveDocs(app: FastifyInstance): Promise<void> {
@@ -19,16 +20,13 @@ export async function serveDocs(app: FastifyInstance): Promise<void> {
     transform: jsonSchemaTransform,
   })
   app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
-  const { default: reference } = await import('@scalar/fastify-api-reference')
-  await app.register(reference, {
-    routePrefix: '/docs',
-    configuration: {
-      url: '/openapi.json',
-      title: 'Tenon API',
-      withDefaultFonts: false,
-      telemetry: false,
-      hideClientButton: true,
-      agent: { disabled: true },
-    },
-  } as never)
+  let page: string | undefined
+  app.get('/docs', { schema: { hide: true } }, async (_request, reply) => reply.redirect('/docs/'))
+  app.get('/docs/', { schema: { hide: true } }, async (_request, reply) => {
+    page ??= renderDocs(app.swagger() as ApiDescription)
+    return reply.type('text/html; charset=utf-8').send(page)
+  })
+  app.get('/docs/style.css', { schema: { hide: true } }, async (_request, reply) =>
+    reply.type('text/css; charset=utf-8').send(docsStyle),
+  )
 }

@@ -1,11 +1,4 @@
-import {
-  enrolRequest,
-  proveRequest,
-  routes,
-  type ApiErrorBody,
-  type Route,
-  type RouteName,
-} from '@tenon/protocol'
+import { enrolRequest, proveRequest, routes, type Route, type RouteName } from '@tenon/protocol'
 import { signingBytes } from '@tenon/core'
 import helmet from '@fastify/helmet'
 import rateLimit from '@fastify/rate-limit'
@@ -15,16 +8,12 @@ import Fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify'
-import {
-  hasZodFastifySchemaValidationErrors,
-  serializerCompiler,
-  validatorCompiler,
-} from 'fastify-type-provider-zod'
+import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
 import { randomUUID } from 'node:crypto'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import { enrolAgent } from '../operations/enrol.ts'
-import { isDatabaseAway } from '../store/database.ts'
+import { answerError, answerNotFound } from './answer-error.ts'
 import { appHandlers } from './apps.ts'
 import { authenticate, authorize } from './auth.ts'
 import { serveDocs } from './docs.ts'
@@ -58,18 +47,16 @@ export async function createHttp(
     bodyLimit: MAX_BODY,
     trustProxy: context.config.trustProxy,
     routerOptions: { maxParamLength: 256 },
+    // A URL that cannot be read meets no hook and no handler.
+    frameworkErrors: (error, request, reply) => {
+      void reply.header('x-request-id', request.id)
+      void answerError(context, error, request as never, reply as never)
+    },
   }) as unknown as FastifyInstance
   app.setValidatorCompiler(validatorCompiler)
   app.setSerializerCompiler(serializerCompiler)
   app.setErrorHandler((error, request, reply) => answerError(context, error as FastifyError, request, reply))
-  app.setNotFoundHandler((request, reply) => {
-    const failure = new ApiFailure(
-      'unknown_route',
-      `there is nothing at ${request.method} ${request.url.split('?')[0]}`,
-      { remedy: 'See /docs for what there is.' },
-    )
-    return sendFailure(reply, request, failure)
-  })
+  app.setNotFoundHandler((request, reply) => answerNotFound(request, reply))
   app.addHook('onRequest', async (request, reply) => void reply.header('x-request-id', request.id))
   await app.register(helmet, {
     contentSecurityPolicy: { directives: { defaultSrc: ["'self'"], upgradeInsecureRequests: null } },
@@ -84,7 +71,8 @@ export async function createHttp(
       }),
   })
   await serveDocs(app)
-  // Streams go to their handler unread; everything else that is not JSON is refused by Fastify.
+  // Streams go to their handler unread; everything else that is not JSON is refused by Fastify, text too.
+  app.removeContentTypeParser('text/plain')
   app.addContentTypeParser('application/octet-stream', (_request, payload, done) => done(null, payload))
   for (const name of Object.keys(routes) as RouteName[]) addRoute(app, context, name)
   addAgentRoutes(app, context)
@@ -178,65 +166,4 @@ function addPlumbing(app: FastifyInstance, context: Context, isReady: () => Prom
     })
     scope.route({ method: ['GET', 'HEAD'], url: '/v2', handler: registry, exposeHeadRoute: false, ...hidden })
   })
-}
-
-function answerError(context: Context, error: FastifyError, request: FastifyRequest, reply: FastifyReply) {
-  if (error instanceof ApiFailure) return sendFailure(reply, request, error)
-  if (hasZodFastifySchemaValidationErrors(error)) {
-    const problems = error.validation.map((issue) => ({
-      path: `${error.validationContext}${issue.instancePath.replaceAll('/', '.')}`,
-      message: issue.message ?? 'is wrong',
-    }))
-    return sendFailure(
-      reply,
-      request,
-      new ApiFailure('bad_request', 'the request does not have the right form', {
-        problems,
-        remedy: 'See /docs for what this route takes.',
-      }),
-    )
-  }
-  const known = KNOWN[error.code ?? '']
-  if (known) return sendFailure(reply, request, new ApiFailure(known, error.message))
-  if (typeof error.statusCode === 'number' && error.statusCode >= 400 && error.statusCode < 500)
-    return sendFailure(reply, request, new ApiFailure('bad_request', error.message))
-  if (isDatabaseAway(error)) {
-    return sendFailure(
-      reply,
-      request,
-      new ApiFailure('unavailable', 'the database is away', {
-        remedy: 'Try again in a moment; nothing was lost.',
-      }),
-    )
-  }
-  context.log.error({ err: error, requestId: request.id, url: request.url.split('?')[0] }, 'a request failed')
-  return sendFailure(
-    reply,
-    request,
-    new ApiFailure('internal', 'something went wrong inside the server', {
-      remedy: 'Give the request id to whoever runs this server.',
-    }),
-  )
-}
-
-const KNOWN: Record<string, 'too_large' | 'unsupported_media_type' | 'bad_request'> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: 'too_large',
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
-  FST_ERR_CTP_INVALID_JSON_BODY: 'bad_request',
-  FST_ERR_CTP_EMPTY_JSON_BODY: 'bad_request',
-}
-
-function sendFailure(reply: FastifyReply, request: FastifyRequest, failure: ApiFailure) {
-  const { code, message, remedy, problems } = failure
-  const body: ApiErrorBody = {
-    error: {
-      code,
-      message,
-      requestId: request.id,
-      ...(remedy ? { remedy } : {}),
-      ...(problems ? { problems } : {}),
-    },
-  }
-  if (code === 'unavailable') void reply.header('retry-after', '2')
-  return reply.code(failure.status).type('application/json').serializer(JSON.stringify).send(body)
 }

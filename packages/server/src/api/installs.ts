@@ -102,6 +102,13 @@ export const installHandlers = {
         .orderBy('version', 'desc')
         .executeTakeFirst()
       const version = (last?.version ?? 0) + 1
+      // An older value that never arrived must not arrive after this one.
+      await tx.db
+        .deleteFrom('install_secret')
+        .where('install_id', '=', install.id)
+        .where('name', '=', params.name)
+        .where('delivered_at', 'is', null)
+        .execute()
       await tx.db
         .insertInto('install_secret')
         .values({

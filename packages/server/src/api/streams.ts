@@ -89,12 +89,14 @@ function hintsOf(context: Context, topics: string[]) {
     async wait(raw: ServerResponse): Promise<void> {
       if (!hinted) {
         await new Promise<void>((resolve) => {
-          const timer = setTimeout(resolve, LOOK_AGAIN_MS)
-          raw.once('close', resolve)
-          wake = () => {
+          const done = () => {
             clearTimeout(timer)
+            raw.off('close', done)
             resolve()
           }
+          const timer = setTimeout(done, LOOK_AGAIN_MS)
+          raw.once('close', done)
+          wake = done
         })
       }
       hinted = false
@@ -106,6 +108,8 @@ function hintsOf(context: Context, topics: string[]) {
 async function write(raw: ServerResponse, bytes: Buffer): Promise<boolean> {
   if (raw.destroyed) return false
   if (raw.write(bytes)) return true
-  await Promise.race([once(raw, 'drain'), once(raw, 'close')])
+  const over = new AbortController()
+  const options = { signal: over.signal }
+  await Promise.race([once(raw, 'drain', options), once(raw, 'close', options)]).finally(() => over.abort())
   return !raw.destroyed
 }

@@ -3,6 +3,7 @@ import {
   agentFrame,
   BULK_LOG,
   decodeBulk,
+  MAX_CONTROL_FRAME,
   WIRE_VERSION,
   type AgentFrame,
   type RejectCode,
@@ -12,21 +13,25 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { WebSocket } from 'ws'
 import type { Context } from '../context.ts'
-import { openSession, type Challenge } from '../operations/open-session.ts'
-import { isDatabaseAway } from '../store/database.ts'
+import { type Challenge, type OpenedSession } from '../operations/open-session.ts'
+import { isDatabaseAway, isUnstorable } from '../store/database.ts'
 import { createDispatcher } from './dispatcher.ts'
 import { answerHeartbeat, handleFrame } from './frames.ts'
 import type { Session } from './session.ts'
-import type { Sessions } from './sessions.ts'
+import { forgetSession, type Sessions } from './sessions.ts'
 
 type Frame<T extends AgentFrame['type']> = Extract<AgentFrame, { type: T }>
 
 const HANDSHAKE_MS = 15_000
 const DATABASE_RETRY_MS = 500
-/** Frames are answered in their order, so a flood waits; past this many the agent is told to come again. */
-const MAX_WAITING_FRAMES = 10_000
+/** What may wait to be handled before the connection is read no further; each frame counts some bytes more than it has. */
+const MAX_WAITING_BYTES = 4_194_304
+const FRAME_BYTES = 1_000
 
-/** One agent's connection, from the first byte to the last: open, challenge, hello, welcome, then frames in their order. */
+/**
+ * One agent's connection, from the first byte to the last: open, challenge, hello, welcome, then frames in their
+ * order; those about different jobs do not wait for each other.
+ */
 export class Connection {
   readonly #context: Context
   readonly #sessions: Sessions
@@ -35,20 +40,25 @@ export class Connection {
   #challenge: Challenge | undefined
   #session: Session | undefined
   #closed = false
-  #work: Promise<void> = Promise.resolve()
-  #waiting = 0
+  readonly #lanes = new Map<string, Promise<void>>()
+  #waitingBytes = 0
+  #announcedKey = ''
+  #heardAt: number
 
   constructor(context: Context, sessions: Sessions, socket: WebSocket) {
     this.#context = context
     this.#sessions = sessions
     this.#socket = socket
+    this.#heardAt = context.now()
     this.#patience = setTimeout(() => this.reject('out_of_order', 'no handshake in time'), HANDSHAKE_MS)
-    socket.on('error', () => socket.terminate())
+    // On a frame it cannot read, ws has already sent the reason and closes by itself.
+    socket.on('error', () => socket.readyState === socket.OPEN && socket.terminate())
     socket.on('close', () => this.#close())
     socket.on('message', (data: Buffer, isBinary: boolean) => this.#receive(data, isBinary))
   }
 
   send(frame: ServerFrame): void {
+    if (frame.type === 'job.assign') this.announceKeys()
     if (this.#socket.readyState === this.#socket.OPEN) this.#socket.send(JSON.stringify(frame))
   }
 
@@ -59,22 +69,51 @@ export class Connection {
     this.#close()
   }
 
+  announceKeys(): void {
+    const { keyId } = this.#context.keys.current()
+    if (keyId === this.#announcedKey) return
+    this.#announcedKey = keyId
+    this.send({ type: 'keys', keys: this.#context.keys.links() })
+  }
+
   #close(): void {
     clearTimeout(this.#patience)
     this.#closed = true
+    this.#socket.resume()
     if (this.#session) void this.#sessions.remove(this.#session)
   }
 
   #receive(data: Buffer, isBinary: boolean): void {
     if (this.#closed) return
+    this.#heardAt = this.#context.now()
+    if (data.byteLength > MAX_CONTROL_FRAME)
+      return this.reject('too_large', `a frame may have ${MAX_CONTROL_FRAME} bytes`)
     if (isBinary) return this.#takeBulk(data)
     const frame = parseFrame(data)
     if (!frame) return this.reject('bad_frame', 'this is no frame of the agent channel')
     // A heartbeat never waits behind other frames: a chatty job must not make its agent look dead.
     if (frame.type === 'heartbeat' && this.#session)
       return answerHeartbeat(this.#context, this.#sessions, this.#session, frame)
-    if (++this.#waiting > MAX_WAITING_FRAMES) return this.reject('busy', 'too many frames are waiting')
-    this.#work = this.#work.then(() => this.#take(frame)).finally(() => this.#waiting--)
+    const bytes = data.byteLength + FRAME_BYTES
+    this.#waitingBytes += bytes
+    if (this.#waitingBytes > MAX_WAITING_BYTES) this.#socket.pause()
+    this.#queue(this.#session ? laneOf(frame) : '', frame, bytes)
+  }
+
+  #queue(lane: string, frame: AgentFrame, bytes: number): void {
+    const before = this.#lanes.get(lane) ?? Promise.resolve()
+    const work = before
+      .then(() => this.#take(frame))
+      .finally(() => {
+        this.#taken(bytes)
+        if (this.#lanes.get(lane) === work) this.#lanes.delete(lane)
+      })
+    this.#lanes.set(lane, work)
+  }
+
+  #taken(bytes: number): void {
+    this.#waitingBytes -= bytes
+    if (this.#socket.isPaused && this.#waitingBytes < MAX_WAITING_BYTES / 2) this.#socket.resume()
   }
 
   /** With the database away nothing is stored, so nothing is acknowledged: the frame waits here until it is back. */
@@ -83,6 +122,7 @@ export class Connection {
       try {
         return await this.#handle(frame)
       } catch (error) {
+        if (isUnstorable(error)) return this.reject('bad_frame', 'this frame holds what cannot be stored')
         if (!isDatabaseAway(error)) {
           this.#context.log.error({ err: error, frame: frame.type }, 'a frame could not be handled')
           return this.reject('busy', 'the server could not handle this; connect again')
@@ -111,6 +151,7 @@ export class Connection {
     const { serverId, keys } = this.#context
     const nonce = randomBytes(24).toString('base64')
     const { keyId, key } = keys.current()
+    this.#announcedKey = keyId
     this.#challenge = { agentId: frame.agentId, agentNonce: frame.nonce, nonce, wire: frame.wire }
     const statement = signingBytes('server-challenge/1', {
       agentId: frame.agentId,
@@ -130,38 +171,44 @@ export class Connection {
   }
 
   async #welcome(challenge: Challenge, hello: Frame<'hello'>): Promise<void> {
-    const { config, now } = this.#context
-    const opened = await openSession(this.#context, challenge, hello)
+    const opened = await this.#sessions.desk.open({ challenge, hello })
     if (!opened.ok) return this.reject(opened.code, opened.message)
-    const send = (frame: ServerFrame) => this.send(frame)
-    const { agentId } = challenge
     const { verdicts, ...kept } = opened.session
-    const session: Session = {
-      ...kept,
-      agentId,
-      send,
-      reject: (code, message) => this.reject(code, message),
-      sinks: new Map(),
-      dispatcher: createDispatcher(this.#context, kept, agentId, hello.slots, send),
-    }
-    this.#session = session
-    // The socket may have closed while the session was opened.
-    if (this.#closed) return void this.#sessions.remove(session)
+    const session = this.#sessionOf(challenge.agentId, kept, hello.slots)
+    // The agent may have gone while its session was opened.
+    if (this.#closed) return forgetSession(this.#context, session)
     clearTimeout(this.#patience)
+    this.#session = session
     this.#sessions.add(session)
-    const { heartbeatSeconds, leaseSeconds } = config
-    send({
+    const { heartbeatSeconds, leaseSeconds } = this.#context.config
+    const { sessionId, auditHead, eventSeq } = kept
+    const at = new Date(this.#context.now()).toISOString()
+    this.send({
       type: 'welcome',
-      sessionId: kept.sessionId,
+      sessionId,
       heartbeatSeconds,
       leaseSeconds,
       verdicts,
-      auditHead: kept.auditHead,
-      eventSeq: kept.eventSeq,
-      at: new Date(now()).toISOString(),
+      auditHead,
+      eventSeq,
+      at,
     })
     session.dispatcher.nudge()
-    this.#sessions.control(agentId)
+    this.#sessions.control(session.agentId)
+  }
+
+  #sessionOf(agentId: string, opened: Omit<OpenedSession, 'verdicts'>, slots: number): Session {
+    const send = (frame: ServerFrame) => this.send(frame)
+    return {
+      ...opened,
+      agentId,
+      send,
+      reject: (code, message) => this.reject(code, message),
+      announceKeys: () => this.announceKeys(),
+      heardAt: () => this.#heardAt,
+      sinks: new Map(),
+      dispatcher: createDispatcher(this.#context, this.#sessions.desk, opened, agentId, slots, send),
+    }
   }
 
   #takeBulk(data: Buffer): void {
@@ -171,6 +218,21 @@ export class Connection {
     const sink = this.#session.sinks.get(frame.stream)
     if (sink && !sink.write(frame.offset, frame.payload))
       this.reject('out_of_order', 'log bytes are missing in between')
+  }
+}
+
+/** What a job does is told in order; everything else about an agent shares one lane. */
+function laneOf(frame: AgentFrame): string {
+  switch (frame.type) {
+    case 'job.accepted':
+    case 'job.refused':
+    case 'job.started':
+    case 'job.progress':
+      return frame.jobId
+    case 'job.finished':
+      return frame.report.jobId
+    default:
+      return ''
   }
 }
 

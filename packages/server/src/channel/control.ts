@@ -1,59 +1,56 @@
+import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import type { Session } from './session.ts'
 
-/** What an agent must hear besides new jobs: that it was superseded or ended, cancels, sealed secrets, new server keys. */
-export async function controlAgent(context: Context, session: Session): Promise<void> {
+/** What agents must hear besides new jobs: that they were superseded or ended, cancels, sealed secrets. */
+export async function controlAgents(context: Context, sessions: readonly Session[]): Promise<void> {
   try {
-    const agent = await context.db
-      .selectFrom('agent')
-      .select(['status', 'session_id', 'boot_counter'])
-      .where('id', '=', session.agentId)
-      .executeTakeFirst()
-    if (!agent || agent.status === 'revoked')
-      return session.reject('revoked', 'this agent’s identity was ended')
-    if (agent.status === 'replaced')
-      return session.reject('superseded', 'another agent took over this install')
-    if (agent.session_id !== session.sessionId && agent.session_id !== null) {
-      return session.reject(
-        'superseded',
-        `a newer session of this agent (start ${agent.boot_counter}) took over`,
-      )
-    }
-    await sendCancels(context, session)
-    if (session.installId) await sendSecrets(context, session, session.installId)
+    const living = await rejectEnded(context, sessions)
+    await Promise.all([sendCancels(context, living), sendSecrets(context, living)])
   } catch (error) {
     context.log.warn(
-      { err: error, agentId: session.agentId },
-      'control of an agent is late; the poll tries again',
+      { err: error, agentIds: sessions.map((s) => s.agentId) },
+      'control of agents is late; the poll tries again',
     )
   }
 }
 
-async function sendCancels(context: Context, session: Session): Promise<void> {
-  const jobs = await context.db
-    .selectFrom('job')
-    .select(['id', 'fence'])
-    .where('agent_id', '=', session.agentId)
-    .where('status', 'in', ['assigned', 'running'])
-    .where('cancel_requested_at', 'is not', null)
+async function rejectEnded(context: Context, sessions: readonly Session[]): Promise<Session[]> {
+  const rows = await context.db
+    .selectFrom('agent')
+    .select(['id', 'status', 'session_id', 'boot_counter'])
+    .where(sql<boolean>`id = any(${sessions.map((s) => s.agentId)})`)
     .execute()
-  for (const job of jobs) session.send({ type: 'job.cancel', jobId: job.id, fence: job.fence })
+  const agents = new Map(rows.map((row) => [row.id, row]))
+  return sessions.filter((session) => {
+    const agent = agents.get(session.agentId)
+    if (!agent || agent.status === 'revoked') session.reject('revoked', 'this agent’s identity was ended')
+    else if (agent.status === 'replaced') session.reject('superseded', 'another agent took over this install')
+    else if (agent.session_id !== session.sessionId && agent.session_id !== null)
+      session.reject('superseded', `a newer session of this agent (start ${agent.boot_counter}) took over`)
+    else return true
+    return false
+  })
 }
 
-async function sendSecrets(context: Context, session: Session, installId: string): Promise<void> {
-  const secrets = await context.db
-    .selectFrom('install_secret')
-    .select(['id', 'name', 'ciphertext'])
-    .where('install_id', '=', installId)
-    .where('delivered_at', 'is', null)
-    .orderBy('id')
-    .execute()
-  for (const secret of secrets) {
-    session.send({
-      type: 'secret.deliver',
-      secretId: secret.id,
-      name: secret.name,
-      ciphertext: secret.ciphertext.toString('base64'),
-    })
+async function sendCancels(context: Context, sessions: readonly Session[]): Promise<void> {
+  const { rows } = await sql<{ id: string; fence: number; agent_id: string }>`
+    select id, fence, agent_id from job
+    where agent_id = any(${sessions.map((s) => s.agentId)}) and status in ('assigned', 'running')
+      and cancel_requested_at is not null`.execute(context.db)
+  for (const { id, fence, agent_id } of rows)
+    sessions.find((s) => s.agentId === agent_id)?.send({ type: 'job.cancel', jobId: id, fence })
+}
+
+async function sendSecrets(context: Context, sessions: readonly Session[]): Promise<void> {
+  const installs = sessions.flatMap((s) => s.installId ?? [])
+  if (installs.length === 0) return
+  const { rows } = await sql<{ id: number; install_id: string; name: string; ciphertext: Buffer }>`
+    select id, install_id, name, ciphertext from install_secret
+    where install_id = any(${installs}) and delivered_at is null order by id`.execute(context.db)
+  for (const { id, install_id, name, ciphertext } of rows) {
+    sessions
+      .find((s) => s.installId === install_id)
+      ?.send({ type: 'secret.deliver', secretId: id, name, ciphertext: ciphertext.toString('base64') })
   }
 }

@@ -1,7 +1,7 @@
 import type { ServerFrame } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import type { OpenedSession } from '../operations/open-session.ts'
-import { claimJobs } from '../store/jobs.ts'
+import type { JobDesk } from './job-desk.ts'
 
 /** Gives a connected agent as many jobs as it has free slots. */
 export interface Dispatcher {
@@ -15,7 +15,8 @@ export interface Dispatcher {
 
 export function createDispatcher(
   context: Context,
-  agent: Pick<OpenedSession, 'pool' | 'held'>,
+  desk: JobDesk,
+  agent: Pick<OpenedSession, 'pool' | 'held' | 'sessionId'>,
   agentId: string,
   slots: number,
   send: (frame: ServerFrame) => void,
@@ -27,26 +28,29 @@ export function createDispatcher(
 
   async function claim(): Promise<void> {
     claiming = true
-    do {
-      again = false
-      const free = slots - held.size
-      if (free <= 0 || stopped) break
-      for (const job of await claimJobs(context, { id: agentId, pool: agent.pool }, free)) {
-        held.add(job.id)
-        send({ type: 'job.assign', manifest: job.document })
-      }
-    } while (again)
+    try {
+      do {
+        again = false
+        const limit = slots - held.size
+        if (limit <= 0 || stopped) break
+        const { pool, sessionId } = agent
+        for (const job of await desk.claim({ agentId, sessionId, pool, limit })) {
+          held.add(job.id)
+          send({ type: 'job.assign', manifest: job.document })
+        }
+      } while (again)
+    } finally {
+      claiming = false
+    }
   }
 
   const dispatcher: Dispatcher = {
     nudge() {
       again = true
       if (claiming || stopped) return
-      claim()
-        .catch((error: unknown) =>
-          context.log.warn({ err: error, agentId }, 'no job could be claimed now; the poll tries again'),
-        )
-        .finally(() => (claiming = false))
+      claim().catch((error: unknown) =>
+        context.log.warn({ err: error, agentId }, 'no job could be claimed now; the poll tries again'),
+      )
     },
     release(jobId) {
       if (held.delete(jobId)) dispatcher.nudge()

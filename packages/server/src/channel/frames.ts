@@ -2,10 +2,9 @@ import { SERVER_CHAIN, signingBytes, type Json } from '@tenon/core'
 import type { AgentFrame } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
-import { finishJob } from '../operations/finish-job.ts'
 import { grantCredential } from '../operations/grant-credential.ts'
 import { refuseJob } from '../operations/job-control.ts'
-import { transactWithHeads } from '../store/transaction.ts'
+import { transact, transactWithHeads } from '../store/transaction.ts'
 import { createLogSink } from './log-sink.ts'
 import { headFor, type Session } from './session.ts'
 import type { Sessions } from './sessions.ts'
@@ -26,19 +25,18 @@ export async function handleFrame(
     case 'job.accepted':
       return
     case 'job.refused':
-      await refuseJob(context, session.agentId, frame)
+      await refuseJob(context, { id: session.agentId, installId: session.installId }, frame)
       return session.dispatcher.release(frame.jobId)
     case 'job.started':
-      return jobStarted(context, session, frame)
+      return sessions.desk.started({ ...frame, agentId: session.agentId })
     case 'job.progress':
       return jobProgress(context, session, frame)
     case 'job.finished':
-      return jobFinished(context, session, frame)
+      return jobFinished(sessions, session, frame)
     case 'log.open':
       return logOpen(context, session, frame)
     case 'log.end':
       session.sinks.get(frame.stream)?.end()
-      session.sinks.delete(frame.stream)
       return
     case 'event':
       return agentEvent(context, session, frame)
@@ -59,27 +57,6 @@ export function answerHeartbeat(
   session.send({ type: 'heartbeat.ack', at: new Date(context.now()).toISOString() })
 }
 
-async function jobStarted(context: Context, session: Session, frame: Frame<'job.started'>): Promise<void> {
-  const job = await context.db
-    .updateTable('job')
-    .set({ status: 'running', started_at: frame.at, confinement: frame.confinement })
-    .where('id', '=', frame.jobId)
-    .where('agent_id', '=', session.agentId)
-    .where('fence', '=', frame.fence)
-    .where('status', 'in', ['assigned', 'lost'])
-    .returning(['run_id', 'build_id'])
-    .executeTakeFirst()
-  if (job?.build_id) {
-    await context.db
-      .updateTable('build')
-      .set({ status: 'running' })
-      .where('id', '=', job.build_id)
-      .where('status', '=', 'queued')
-      .execute()
-  }
-  if (job?.run_id) context.hub.nudge([`run:${job.run_id}`])
-}
-
 async function jobProgress(context: Context, session: Session, frame: Frame<'job.progress'>): Promise<void> {
   const job = await context.db
     .updateTable('job')
@@ -94,17 +71,13 @@ async function jobProgress(context: Context, session: Session, frame: Frame<'job
 }
 
 async function jobFinished(
-  context: Context,
+  sessions: Sessions,
   session: Session,
   { report, signature }: Frame<'job.finished'>,
 ): Promise<void> {
   if (report.agentId !== session.agentId) return session.reject('bad_frame', 'a report names another agent')
-  const verdict = await finishJob(
-    context,
-    { id: session.agentId, publicKey: session.publicKey },
-    report,
-    signature,
-  )
+  const agent = { id: session.agentId, publicKey: session.publicKey }
+  const verdict = await sessions.desk.finish({ agent, report, signature })
   if (!verdict.settled) return session.reject('bad_signature', verdict.message)
   session.dispatcher.release(report.jobId)
   session.send({
@@ -123,12 +96,21 @@ async function logOpen(context: Context, session: Session, frame: Frame<'log.ope
     .where('agent_id', '=', session.agentId)
     .where('fence', '=', frame.fence)
     .executeTakeFirst()
-  if (!job) return
-  const { stream } = frame
+  if (job) openSink(context, session, frame.stream, frame.jobId, job.log_bytes)
+}
+
+/** One log has one sink: a job's next stream takes over from the one before. */
+function openSink(context: Context, session: Session, stream: number, jobId: string, start: number): void {
+  for (const [other, sink] of session.sinks) {
+    if (other !== stream && sink.jobId !== jobId) continue
+    sink.close()
+    session.sinks.delete(other)
+  }
   const acknowledge = (offset: number) => session.send({ type: 'log.ack', stream, offset })
-  session.sinks.get(stream)?.close()
-  session.sinks.set(stream, createLogSink(context, frame.jobId, job.log_bytes, acknowledge))
-  acknowledge(job.log_bytes)
+  const forget = () => session.sinks.get(stream) === sink && session.sinks.delete(stream)
+  const sink = createLogSink(context, jobId, start, acknowledge, forget)
+  session.sinks.set(stream, sink)
+  acknowledge(start)
 }
 
 /** Numbered by the agent, so that one that arrives twice is written once. */
@@ -195,10 +177,24 @@ async function secretStored(
     )
     return
   }
-  await context.db
-    .updateTable('install_secret')
-    .set({ delivered_at: new Date(context.now()).toISOString(), ciphertext: Buffer.alloc(0) })
-    .where('id', '=', frame.secretId)
-    .where('install_id', '=', session.installId)
-    .execute()
+  const { installId, agentId } = session
+  await transact(context, async (tx) => {
+    const secret = await tx.db
+      .updateTable('install_secret')
+      .set({ delivered_at: tx.at, ciphertext: Buffer.alloc(0) })
+      .where('id', '=', frame.secretId)
+      .where('install_id', '=', installId)
+      .where('delivered_at', 'is', null)
+      .returning(['name', 'version'])
+      .executeTakeFirst()
+    if (!secret) return
+    tx.audit(installId, {
+      actor: { type: 'agent', id: agentId },
+      action: 'secret.delivered',
+      subject: { type: 'secret', id: secret.name },
+      outcome: 'ok',
+      manifestDigest: null,
+      details: { version: secret.version },
+    })
+  })
 }

@@ -12,7 +12,7 @@ export interface LogSink {
   readonly jobId: string
   /** False when the sender left a gap or sent more than its window. Bytes that are already here are skipped. */
   write(offset: number, payload: Uint8Array): boolean
-  /** The last byte was sent: what is here is stored and acknowledged without delay. */
+  /** The last byte was sent: what is here is stored and acknowledged without delay, then `onEnd` is called. */
   end(): void
   close(): void
 }
@@ -22,6 +22,7 @@ export function createLogSink(
   jobId: string,
   start: number,
   acknowledge: (offset: number) => void,
+  onEnd: () => void,
 ): LogSink {
   let durable = start
   let received = start
@@ -29,6 +30,7 @@ export function createLogSink(
   let timer: NodeJS.Timeout | undefined
   let storing = false
   let closed = false
+  let ended = false
 
   function schedule(delay: number): void {
     if (!storing && !closed && received > durable) timer ??= setTimeout(() => void store(), delay)
@@ -42,12 +44,13 @@ export function createLogSink(
     pending = [bytes]
     const added = received
     try {
-      const mine = await storeLogChunk(context, jobId, durable, bytes)
+      const stored = await storeLogChunk(context, jobId, durable, bytes)
       pending.shift()
       durable = added
-      if (mine && !closed) acknowledge(durable)
+      if (stored === added && !closed) acknowledge(durable)
       else closed = true
       storing = false
+      if (ended && durable === received) onEnd()
       schedule(CHUNK_DELAY_MS)
     } catch (error) {
       // Kept here and not acknowledged: the sender's window bounds it, and it is tried again.
@@ -71,7 +74,9 @@ export function createLogSink(
       return true
     },
     end() {
-      if (received > durable && !storing) void store()
+      ended = true
+      if (received === durable) onEnd()
+      else if (!storing) void store()
     },
     close() {
       closed = true

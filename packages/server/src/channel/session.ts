@@ -9,6 +9,10 @@ export interface Session extends Omit<OpenedSession, 'verdicts'> {
   agentId: string
   send(frame: ServerFrame): void
   reject(code: RejectCode, message: string): void
+  /** Tells the agent the server's keys, unless it knows the newest one. */
+  announceKeys(): void
+  /** When the last byte of the agent came. */
+  heardAt(): number
   dispatcher: Dispatcher
   /** By the stream number that the agent chose. */
   sinks: Map<number, LogSink>

@@ -1,10 +1,15 @@
 import type { Context } from '../context.ts'
 import { extendLeases } from '../store/jobs.ts'
-import { controlAgent } from './control.ts'
+import { createBatcher } from '../store/batch.ts'
+import { controlAgents } from './control.ts'
+import { createJobDesk, type JobDesk } from './job-desk.ts'
 import type { Session } from './session.ts'
+
+const CONTROL_BATCH = 500
 
 /** The agents that are connected to this process, and what is done for all of them at once. */
 export interface Sessions {
+  readonly desk: JobDesk
   add(session: Session): void
   remove(session: Session): Promise<void>
   /** A heartbeat arrived: its leases are renewed with everybody else's at the next flush. */
@@ -13,16 +18,38 @@ export interface Sessions {
   control(agentId: string): void
   pools(): Map<string, Session[]>
   agentIds(): string[]
+  sessionIds(): string[]
+  /** After the server's keys changed. */
+  announceKeys(): void
   size(): number
   flush(): Promise<void>
   close(): Promise<void>
 }
 
+interface Heard {
+  sessionId: string
+  hasJobs: boolean
+  dropped: number
+}
+
 export function createSessions(context: Context): Sessions {
   const byAgent = new Map<string, { session: Session; off: (() => void)[] }>()
-  const touched = new Map<string, { hasJobs: boolean; dropped: number }>()
+  const touched = new Map<string, Heard>()
+
+  /** A machine that lost its power says no goodbye: jobs given to such a connection would be lost. */
+  function endSilent(): void {
+    const since = context.now() - context.config.leaseSeconds * 1000
+    for (const { session } of byAgent.values())
+      if (session.heardAt() < since) session.reject('busy', 'nothing was heard for too long; connect again')
+  }
+
+  const control = createBatcher<Session, void>(CONTROL_BATCH, async (some) => {
+    await controlAgents(context, some)
+    return some.map(() => undefined)
+  })
 
   const sessions: Sessions = {
+    desk: createJobDesk(context),
     add(session) {
       const earlier = byAgent.get(session.agentId)
       const off = [
@@ -39,22 +66,16 @@ export function createSessions(context: Context): Sessions {
       if (held?.session !== session) return
       drop(held)
       byAgent.delete(session.agentId)
-      await context.db
-        .updateTable('agent')
-        .set({ session_id: null, process_id: null, last_seen_at: new Date(context.now()).toISOString() })
-        .where('id', '=', session.agentId)
-        .where('session_id', '=', session.sessionId)
-        .execute()
-        .catch((error: unknown) =>
-          context.log.debug({ err: error }, 'the end of a session was not recorded; the sweep does it'),
-        )
+      touched.delete(session.agentId)
+      await forgetSession(context, session)
     },
     touch(session, dropped) {
-      touched.set(session.agentId, { hasJobs: session.dispatcher.running > 0, dropped })
+      const { sessionId, dispatcher } = session
+      touched.set(session.agentId, { sessionId, hasJobs: dispatcher.running > 0, dropped })
     },
     control(agentId) {
       const held = byAgent.get(agentId)
-      if (held) void controlAgent(context, held.session)
+      if (held) void control(held.session)
     },
     pools() {
       const pools = new Map<string, Session[]>()
@@ -63,8 +84,13 @@ export function createSessions(context: Context): Sessions {
       return pools
     },
     agentIds: () => [...byAgent.keys()],
+    sessionIds: () => [...byAgent.values()].map(({ session }) => session.sessionId),
+    announceKeys() {
+      for (const { session } of byAgent.values()) session.announceKeys()
+    },
     size: () => byAgent.size,
     async flush() {
+      endSilent()
       const entries = [...touched]
       touched.clear()
       if (entries.length === 0) return
@@ -72,10 +98,7 @@ export function createSessions(context: Context): Sessions {
         context,
         entries.filter(([, t]) => t.hasJobs).map(([id]) => id),
       )
-      await context.pool.query(
-        'update agent set last_seen_at = $1, dropped = d.dropped from unnest($2::text[], $3::bigint[]) as d(id, dropped) where agent.id = d.id',
-        [new Date(context.now()).toISOString(), entries.map(([id]) => id), entries.map(([, t]) => t.dropped)],
-      )
+      await recordHeard(context, entries)
     },
     async close() {
       await Promise.all(
@@ -87,6 +110,38 @@ export function createSessions(context: Context): Sessions {
     },
   }
   return sessions
+}
+
+/** Whoever is heard is connected, even if another process took this one for dead while the database was away. */
+async function recordHeard(context: Context, entries: [string, Heard][]): Promise<void> {
+  await context.pool.query(
+    `update agent set last_seen_at = $1, dropped = d.dropped,
+       session_id = coalesce(agent.session_id, d.session_id), process_id = coalesce(agent.process_id, $2)
+     from unnest($3::text[], $4::bigint[], $5::text[]) as d(id, dropped, session_id) where agent.id = d.id`,
+    [
+      new Date(context.now()).toISOString(),
+      context.processId,
+      entries.map(([id]) => id),
+      entries.map(([, heard]) => heard.dropped),
+      entries.map(([, heard]) => heard.sessionId),
+    ],
+  )
+}
+
+/** The agent is no longer connected, unless a newer session says so. What fails here, the watch over the processes does. */
+export async function forgetSession(
+  context: Context,
+  session: { agentId: string; sessionId: string },
+): Promise<void> {
+  await context.db
+    .updateTable('agent')
+    .set({ session_id: null, process_id: null, last_seen_at: new Date(context.now()).toISOString() })
+    .where('id', '=', session.agentId)
+    .where('session_id', '=', session.sessionId)
+    .execute()
+    .catch((error: unknown) =>
+      context.log.debug({ err: error }, 'the end of a session was not recorded; the watch does it'),
+    )
 }
 
 function drop({ session, off }: { session: Session; off: (() => void)[] }): void {

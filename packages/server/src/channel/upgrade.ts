@@ -12,13 +12,16 @@ const PATH = '/agent/v1/channel'
 export function createUpgrader(context: Context, sessions: Sessions) {
   const server = new WebSocketServer({
     noServer: true,
-    maxPayload: MAX_CONTROL_FRAME,
+    // Up to twice the limit a frame is read and refused in words; what is larger only gets a close code.
+    maxPayload: 2 * MAX_CONTROL_FRAME,
     perMessageDeflate: false,
     clientTracking: true,
   })
   return {
     handle(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-      if (new URL(request.url ?? '/', 'http://server').pathname !== PATH) {
+      // Before ws takes over, nobody else listens for a peer that resets.
+      socket.on('error', () => socket.destroy())
+      if (request.url?.split('?')[0] !== PATH) {
         socket.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
         return
       }

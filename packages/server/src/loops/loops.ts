@@ -1,3 +1,4 @@
+import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import type { Sessions } from '../channel/sessions.ts'
 import { activateNext } from '../operations/advance-run.ts'
@@ -16,7 +17,7 @@ export function startLoops(context: Context, sessions: Sessions): { stop(): Prom
     every(context, 'expiry', 1_000 * watchSeconds, () => expireLeases(context, watchSeconds)),
     every(context, 'audit', 250, () => sealServerChain(context)),
     every(context, 'poll', 3_000, () => poll(context, sessions)),
-    every(context, 'processes', 5_000, () => watchProcesses(context)),
+    every(context, 'processes', 5_000, () => watchProcesses(context, sessions)),
   ]
   return { stop: async () => void (await Promise.all(loops.map((loop) => loop.stop()))) }
 }
@@ -24,6 +25,7 @@ export function startLoops(context: Context, sessions: Sessions): { stop(): Prom
 /** Hints may be lost; this finds everything that waits for somebody connected here. */
 async function poll(context: Context, sessions: Sessions): Promise<void> {
   await context.keys.reload()
+  sessions.announceKeys()
   const pools = sessions.pools()
   if (pools.size > 0) {
     const waiting = await context.db
@@ -79,8 +81,8 @@ async function startWaitingRuns(context: Context): Promise<void> {
   for (const { install_id } of stuck) await transact(context, (tx) => activateNext(context, tx, install_id))
 }
 
-/** An agent whose server process died is not connected any more, whatever its row says. */
-async function watchProcesses(context: Context): Promise<void> {
+/** An agent whose session or server process died is not connected any more, whatever its row says. */
+async function watchProcesses(context: Context, sessions: Sessions): Promise<void> {
   const at = new Date(context.now()).toISOString()
   const dead = new Date(context.now() - PROCESS_DEAD_SECONDS * 1000).toISOString()
   await context.db
@@ -93,7 +95,15 @@ async function watchProcesses(context: Context): Promise<void> {
     .updateTable('agent')
     .set({ session_id: null, process_id: null })
     .where('process_id', 'is not', null)
-    .where('process_id', 'not in', (eb) => eb.selectFrom('server_process').select('id'))
+    .where((eb) =>
+      eb.or([
+        eb('process_id', 'not in', eb.selectFrom('server_process').select('id')),
+        eb.and([
+          eb('process_id', '=', context.processId),
+          sql<boolean>`session_id <> all(${sessions.sessionIds()})`,
+        ]),
+      ]),
+    )
     .execute()
 }
 

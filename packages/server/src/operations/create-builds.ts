@@ -4,7 +4,7 @@ import { ApiFailure } from '../errors.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { actorOf, type Caller } from './actor.ts'
 import { createJob } from './create-job.ts'
-import { pluginFor } from './manifests.ts'
+import { loadPlugins, pluginFor } from './manifests.ts'
 
 /** One build, one job, per component of the app's newest version, from sources that were sent before. */
 export async function createBuilds(
@@ -65,7 +65,7 @@ async function createBuild(
       operations: [
         {
           operation: 'build',
-          plugin: await pluginFor(tx, component.type),
+          plugin: pluginFor(await loadPlugins(tx), component.type),
           component: component.name,
           artifacts: [{ name: 'source', repository: 'tenon/sources', digest: source }],
           approvedPlan: null,

@@ -1,9 +1,10 @@
-import { graphProblems, planRun, type App, type Decision } from '@tenon/core'
+import { graphProblems, type App, type Decision } from '@tenon/core'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
 import { activateNext } from './advance-run.ts'
 import { actorOf, type Caller } from './actor.ts'
+import { planSteps } from './plan-steps.ts'
 
 /** One decision becomes a run with its steps; it starts at once, or waits for the active one on the same install. */
 export async function createRun(
@@ -21,15 +22,6 @@ export async function createRun(
     .executeTakeFirstOrThrow()
   const app = version.content
   const decision = decide(app)
-  const there = await tx.db
-    .selectFrom('install_component')
-    .select('component')
-    .where('install_id', '=', install.id)
-    .execute()
-  const steps = planRun(decision, app, {
-    deployed: new Set(there.map((row) => row.component)),
-    hasSandbox: install.sandbox_type !== 'none',
-  })
   const id = context.newId('run')
   await tx.db
     .insertInto('run')
@@ -43,23 +35,7 @@ export async function createRun(
       created_at: tx.at,
     })
     .execute()
-  if (steps.length > 0) {
-    await tx.db
-      .insertInto('step')
-      .values(
-        steps.map((s, position) => ({
-          id: context.newId('step'),
-          run_id: id,
-          position,
-          key: s.key,
-          kind: s.kind,
-          component: s.component,
-          depends_on: s.dependsOn,
-          status: 'pending' as const,
-        })),
-      )
-      .execute()
-  }
+  const steps = await planSteps(context, tx, id, install, decision, app)
   await createDeploys(
     context,
     tx,

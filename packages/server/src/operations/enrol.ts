@@ -8,7 +8,7 @@ import { chainOf } from './audit-chains.ts'
 import { poolOf } from './manifests.ts'
 
 type Refusal = {
-  code: 'unauthorized' | 'token_expired' | 'token_used' | 'bad_request'
+  code: 'unauthorized' | 'token_expired' | 'token_used' | 'bad_request' | 'conflict'
   message: string
   remedy: string
 }
@@ -65,11 +65,27 @@ async function enrol(
       remedy: ASK_AGAIN,
     })
   }
+  // Two tokens of one install may be used at once: one takes over after the other.
+  if (token.install_id)
+    await tx.db.selectFrom('install').select('id').where('id', '=', token.install_id).forUpdate().execute()
+  const known = await tx.db
+    .selectFrom('agent')
+    .select('id')
+    .where('public_key', '=', request.publicKey)
+    .executeTakeFirst()
+  if (known) {
+    return refused({
+      code: 'conflict',
+      message: `this key has enrolled before, as agent ${known.id}`,
+      remedy: 'Start the agent with an empty folder.',
+    })
+  }
   return answer(context, tx, await addAgent(context, tx, request, token), token)
 }
 
 type Token = { id: string; role: AgentRole; install_id: string | null }
 
+/** One live identity per install: whoever comes new takes over. */
 async function addAgent(context: Context, tx: Tx, request: EnrolRequest, token: Token): Promise<string> {
   const { role, install_id: installId } = token
   const id = context.newId('agent')

@@ -1,55 +1,75 @@
-import { jobStates, signingBytes, type AuditHead, type Json } from '@tenon/core'
+import { jobStates, signingBytes, type AuditFact, type AuditHead, type Json } from '@tenon/core'
 import type { JobReport } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
 import { transactWithHeads } from '../store/transaction.ts'
 import { chainOf } from './audit-chains.ts'
-import { lockJob, settleJob } from './settle-job.ts'
+import { lockJobs, settleJobs, type LockedJob, type Settlement } from './settle-job.ts'
+
+/** An agent's signed word on how a job ended. */
+export interface Finished {
+  agent: { id: string; publicKey: string }
+  report: JobReport
+  signature: string
+}
 
 export type FinishVerdict =
   | { settled: true; head: AuditHead | null }
   /** The agent must keep the report: it was not understood as its own word. */
   | { settled: false; message: string }
 
-/** Applies a report exactly once, however often it arrives. A report whose fencing number moved on changes nothing. */
-export async function finishJob(
-  context: Context,
-  agent: { id: string; publicKey: string },
-  report: JobReport,
-  signature: string,
-): Promise<FinishVerdict> {
-  if (!verify(agent.publicKey, signingBytes('job-report/1', report), signature)) {
-    return { settled: false, message: 'the report is not signed by this agent' }
-  }
-  const { heads, value } = await transactWithHeads(context, async (tx) => {
-    const job = await lockJob(tx, report.jobId)
-    const chain = chainOf(job?.install_id ?? null)
-    const stale = !job || job.agent_id !== agent.id || job.fence !== report.fence
-    if (stale || jobStates.isEnd(job.status)) {
-      const known = job && jobStates.isEnd(job.status) && !stale
-      if (known) return { chain }
-      tx.audit(chain, {
-        actor: { type: 'agent', id: agent.id },
-        action: 'job.stale_report',
-        subject: { type: 'job', id: report.jobId },
-        outcome: 'refused',
-        manifestDigest: report.manifestDigest,
-        details: { fence: report.fence, currentFence: job?.fence ?? null, outcome: report.outcome },
-      })
-      return { chain }
-    }
-    const { outcome, reason, exitCode, message, result, outputs } = report
-    await settleJob(
-      context,
+/** Applies each report exactly once, however often it arrives. A report whose fencing number moved on changes nothing. */
+export async function finishJobs(context: Context, finished: readonly Finished[]): Promise<FinishVerdict[]> {
+  const signed = finished.map(({ agent, report, signature }) =>
+    verify(agent.publicKey, signingBytes('job-report/1', report), signature),
+  )
+  const valid = finished.filter((_, index) => signed[index])
+  const { heads, value: chains } = await transactWithHeads(context, async (tx) => {
+    const jobs = await lockJobs(
       tx,
-      job,
-      { outcome, reason, exitCode, message, result: result as { [key: string]: Json }, outputs },
-      {
-        actor: { type: 'agent', id: agent.id },
-        details: { report: report as unknown as Json, signature },
-      },
+      valid.map(({ report }) => report.jobId),
     )
-    return { chain }
+    const settlements = new Map<string, Settlement>()
+    for (const one of valid) {
+      const job = jobs.get(one.report.jobId)
+      if (!job || isStale(one, job))
+        tx.audit(chainOf(job?.install_id ?? null), staleFact(one, job?.fence ?? null))
+      else if (!jobStates.isEnd(job.status) && !settlements.has(job.id))
+        settlements.set(job.id, settlementOf(one, job))
+    }
+    await settleJobs(context, tx, [...settlements.values()])
+    return new Map([...jobs].map(([id, job]) => [id, chainOf(job.install_id)]))
   })
-  return { settled: true, head: heads.get(value.chain) ?? null }
+  return finished.map(({ report }, index) =>
+    signed[index]
+      ? { settled: true, head: heads.get(chains.get(report.jobId) ?? '') ?? null }
+      : { settled: false, message: 'the report is not signed by this agent' },
+  )
+}
+
+function isStale({ agent, report }: Finished, job: LockedJob): boolean {
+  return job.agent_id !== agent.id || job.fence !== report.fence
+}
+
+function staleFact({ agent, report }: Finished, currentFence: number | null): AuditFact {
+  return {
+    actor: { type: 'agent', id: agent.id },
+    action: 'job.stale_report',
+    subject: { type: 'job', id: report.jobId },
+    outcome: 'refused',
+    manifestDigest: report.manifestDigest,
+    details: { fence: report.fence, currentFence, outcome: report.outcome },
+  }
+}
+
+function settlementOf({ agent, report, signature }: Finished, job: LockedJob): Settlement {
+  const { outcome, reason, exitCode, message, result, outputs } = report
+  return {
+    job,
+    ending: { outcome, reason, exitCode, message, result: result as { [key: string]: Json }, outputs },
+    fact: {
+      actor: { type: 'agent', id: agent.id },
+      details: { report: report as unknown as Json, signature },
+    },
+  }
 }

@@ -75,14 +75,21 @@ export async function forceSettle(
 /** The agent would not run it: nothing happened, and the job says why. */
 export async function refuseJob(
   context: Context,
-  agentId: string,
+  agent: { id: string; installId: string | null },
   refused: { jobId: string; fence: number; code: string; message: string },
 ): Promise<void> {
   await transact(context, async (tx) => {
     const job = await lockJob(tx, refused.jobId)
-    if (!job || job.agent_id !== agentId || job.fence !== refused.fence || jobStates.isEnd(job.status)) return
-    // A resent assignment of a job that runs is refused as seen before; its end is still to come.
-    if (refused.code === 'seen_before' && job.status !== 'assigned') return
+    // Only a job that waits for this agent's answer ends by it: one that runs, has ended or is another's was not refused.
+    if (job?.agent_id !== agent.id || job.fence !== refused.fence || job.status !== 'assigned')
+      return tx.audit(chainOf(agent.installId), {
+        actor: { type: 'agent', id: agent.id },
+        action: 'job.refused',
+        subject: { type: 'job', id: refused.jobId },
+        outcome: 'refused',
+        manifestDigest: null,
+        details: { refusal: refused.code, fence: refused.fence, message: refused.message },
+      })
     await settleJob(
       context,
       tx,
@@ -94,7 +101,7 @@ export async function refuseJob(
         ...nothing,
       },
       {
-        actor: { type: 'agent', id: agentId },
+        actor: { type: 'agent', id: agent.id },
         details: { refusal: refused.code },
       },
     )
@@ -137,6 +144,24 @@ export async function requeueJob(
     details: { fence, why },
   })
   tx.nudge(`pool:${job.pool}`)
+}
+
+/** Its agent is back without it, and without its result: what it did is unknown, but it runs no more. */
+export async function endGoneJob(context: Context, tx: Tx, jobId: string, agentId: string): Promise<void> {
+  const job = await lockJob(tx, jobId)
+  if (!job || job.agent_id !== agentId || (job.status !== 'running' && job.status !== 'lost')) return
+  await settleJob(
+    context,
+    tx,
+    job,
+    {
+      outcome: 'failed',
+      reason: 'gone',
+      message: 'the agent came back without it: it ended without a trace',
+      ...nothing,
+    },
+    { actor: { type: 'agent', id: agentId } },
+  )
 }
 
 /** The same work under a new signature: what a job may do never changes after it was decided. */

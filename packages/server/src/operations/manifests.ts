@@ -76,7 +76,7 @@ export function poolOf(role: AgentRole, installId: string | null): string {
   return role === 'install' ? `install:${installId}` : role
 }
 
-interface StepSubject {
+export interface StepSubject {
   kind: StepKind
   component: string | null
   install: {
@@ -91,26 +91,26 @@ interface StepSubject {
   artifact: { repository: string; digest: string } | undefined
 }
 
-/** Undefined for a step that no job does. */
-export async function planJobOfStep(tx: Tx, subject: StepSubject): Promise<JobPlan | undefined> {
+/** Pure: the job of a step, or an ApiFailure that says why there can be none. */
+export function planJobOfStep(plugins: Plugins, subject: StepSubject): JobPlan {
   const { kind, install } = subject
   switch (kind) {
     case 'agent':
-      return undefined
+      throw new Error('no job waits for an agent')
     case 'sandbox':
     case 'sandbox-destroy':
       return {
         kind: 'sandbox',
         role: 'setup',
         installId: install.id,
-        operations: [await sandboxOperation(tx, subject)],
+        operations: [sandboxOperation(plugins, subject)],
       }
     case 'sync':
       return {
         kind: 'sync',
         role: 'install',
         installId: install.id,
-        operations: [await syncOperation(tx, subject)],
+        operations: [syncOperation(plugins, subject)],
       }
     case 'deploy':
     case 'destroy':
@@ -118,12 +118,12 @@ export async function planJobOfStep(tx: Tx, subject: StepSubject): Promise<JobPl
         kind,
         role: 'install',
         installId: install.id,
-        operations: [await componentOperation(tx, subject, kind)],
+        operations: [componentOperation(plugins, subject, kind)],
       }
   }
 }
 
-async function sandboxOperation(tx: Tx, { kind, install }: StepSubject): Promise<ManifestOperation> {
+function sandboxOperation(plugins: Plugins, { kind, install }: StepSubject): ManifestOperation {
   const config = {
     ...install.sandbox_config,
     action: kind === 'sandbox' ? 'create' : 'destroy',
@@ -132,7 +132,7 @@ async function sandboxOperation(tx: Tx, { kind, install }: StepSubject): Promise
   }
   return {
     operation: 'sandbox',
-    plugin: await pluginFor(tx, `sandbox-${install.sandbox_type}`),
+    plugin: pluginFor(plugins, `sandbox-${install.sandbox_type}`),
     component: null,
     artifacts: [],
     approvedPlan: null,
@@ -140,9 +140,9 @@ async function sandboxOperation(tx: Tx, { kind, install }: StepSubject): Promise
   }
 }
 
-async function syncOperation(tx: Tx, subject: StepSubject): Promise<ManifestOperation> {
+function syncOperation(plugins: Plugins, subject: StepSubject): ManifestOperation {
   const component = componentOf(subject)
-  const plugin = await pluginFor(tx, component.type)
+  const plugin = pluginFor(plugins, component.type)
   return {
     operation: 'sync',
     plugin: { name: 'sync', repository: 'tenon/plugins/sync', digest: null },
@@ -156,15 +156,15 @@ async function syncOperation(tx: Tx, subject: StepSubject): Promise<ManifestOper
   }
 }
 
-async function componentOperation(
-  tx: Tx,
+function componentOperation(
+  plugins: Plugins,
   subject: StepSubject,
   operation: 'deploy' | 'destroy',
-): Promise<ManifestOperation> {
+): ManifestOperation {
   const component = componentOf(subject)
   return {
     operation,
-    plugin: await pluginFor(tx, component.type),
+    plugin: pluginFor(plugins, component.type),
     component: component.name,
     artifacts: [{ name: 'artifact', ...artifactOf(subject) }],
     approvedPlan: null,
@@ -183,13 +183,21 @@ function secretNames(config: { [key: string]: Json }): string[] {
   return Array.isArray(names) ? names.filter((name) => typeof name === 'string') : []
 }
 
-export async function pluginFor(tx: Tx, name: string): Promise<ManifestOperation['plugin']> {
-  const row = await tx.db.selectFrom('plugin').selectAll().where('name', '=', name).executeTakeFirst()
-  if (!row)
+/** What runs a component of each type, by name. */
+export type Plugins = ReadonlyMap<string, ManifestOperation['plugin']>
+
+export async function loadPlugins(tx: Tx): Promise<Plugins> {
+  const rows = await tx.db.selectFrom('plugin').select(['name', 'repository', 'digest']).execute()
+  return new Map(rows.map((row) => [row.name, row]))
+}
+
+export function pluginFor(plugins: Plugins, name: string): ManifestOperation['plugin'] {
+  const plugin = plugins.get(name)
+  if (!plugin)
     throw new ApiFailure('bad_app', `no plugin handles the type ${name}`, {
       remedy: 'Use a type that this server has a plugin for.',
     })
-  return { name: row.name, repository: row.repository, digest: row.digest }
+  return plugin
 }
 
 function componentOf({ app, component }: StepSubject) {

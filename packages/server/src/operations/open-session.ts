@@ -2,20 +2,19 @@ import {
   reconcile,
   signingBytes,
   type AgentRole,
+  type AuditFact,
   type AuditHead,
-  type HeldJob,
   type Reconciliation,
 } from '@tenon/core'
 import type { AgentFrame, RejectCode } from '@tenon/protocol'
-import type { Context } from '../context.ts'
-import { isoNow } from '../context.ts'
+import { sql } from 'kysely'
+import { isoNow, type Context } from '../context.ts'
 import { verify } from '../crypto.ts'
 import { knownJobs } from '../store/jobs.ts'
 import { transact, type Tx } from '../store/transaction.ts'
-import { advance, lockRun } from './advance-run.ts'
+import { advanceRuns, lockRuns } from './advance-run.ts'
 import { chainOf } from './audit-chains.ts'
-import { requeueJob } from './job-control.ts'
-import { lockJob, settleJob } from './settle-job.ts'
+import { endGoneJob, requeueJob } from './job-control.ts'
 
 type Hello = Extract<AgentFrame, { type: 'hello' }>
 
@@ -44,72 +43,122 @@ export interface Challenge {
   wire: number
 }
 
-/** Verifies the agent, lets the newer start win, and settles with it what each side holds. */
-export async function openSession(context: Context, challenge: Challenge, hello: Hello): Promise<Handshake> {
-  return transact(context, async (tx) => {
-    const agent = await tx.db
-      .selectFrom('agent')
-      .selectAll()
-      .where('id', '=', challenge.agentId)
-      .forUpdate()
-      .executeTakeFirst()
-    if (!agent) return { ok: false, code: 'unknown_agent', message: 'this server knows no such agent' }
-    const statement = signingBytes('agent-hello/1', {
-      ...challenge,
-      bootCounter: hello.bootCounter,
-      bootId: hello.bootId,
-      serverId: context.serverId,
-    })
-    if (!verify(agent.public_key, statement, hello.signature)) {
-      return refuse(
-        context,
-        tx,
-        agent,
-        'bad_signature',
-        'the handshake is not signed by the key that enrolled',
-      )
-    }
-    if (agent.status === 'revoked')
-      return { ok: false, code: 'revoked', message: 'this agent’s identity was ended' }
-    if (agent.status === 'replaced')
-      return { ok: false, code: 'superseded', message: 'another agent took over this install' }
-    const sameStart = hello.bootCounter === agent.boot_counter && hello.bootId === agent.boot_id
-    if (hello.bootCounter <= agent.boot_counter && !sameStart) {
-      return refuse(
-        context,
-        tx,
-        agent,
-        'quarantined',
-        `a newer start (${agent.boot_counter}) of this agent is known; this one is ${hello.bootCounter}. Two copies share one identity: stop one, and enrol it anew`,
-      )
-    }
+export interface Opening {
+  challenge: Challenge
+  hello: Hello
+}
+
+/** Verifies the agents, lets the newer start win, and settles with each what both sides hold. One transaction for all. */
+export async function openSessions(context: Context, openings: readonly Opening[]): Promise<Handshake[]> {
+  const ids = openings.map(({ challenge }) => challenge.agentId)
+  const isFirst = (index: number) => ids.indexOf(ids[index]!) === index
+  const answers = await transact(context, (tx) =>
+    openAll(
+      context,
+      tx,
+      openings.filter((_, index) => isFirst(index)),
+    ),
+  )
+  // Another opening of the same agent must see what the first one left.
+  const others = openings.filter((_, index) => !isFirst(index))
+  const later = others.length > 0 ? await openSessions(context, others) : []
+  return openings.map((_, index) => (isFirst(index) ? answers.shift()! : later.shift()!))
+}
+
+async function openAll(context: Context, tx: Tx, openings: readonly Opening[]): Promise<Handshake[]> {
+  const { rows } = await sql<Agent>`
+    select id, install_id, role, pool, status, boot_counter, boot_id, public_key, event_seq
+    from agent where id = any(${openings.map((o) => o.challenge.agentId)}) order by id for update`.execute(
+    tx.db,
+  )
+  const agents = new Map(rows.map((row) => [row.id, row]))
+  const judged = openings.map((opening) => {
+    const agent = agents.get(opening.challenge.agentId)
+    const refusal = refusalOf(context, tx, agent, opening)
     const sessionId = context.newId('session')
-    const reconciliation = await settleInventory(context, tx, agent.id, hello.inventory)
-    await saveSession(context, tx, agent, hello, sessionId, sameStart)
-    if (agent.install_id) await finishAgentSteps(context, tx, agent.install_id)
-    return {
-      ok: true,
-      session: {
-        sessionId,
-        role: agent.role,
-        installId: agent.install_id,
-        pool: agent.pool,
-        publicKey: agent.public_key,
-        verdicts: reconciliation.verdicts,
-        held: reconciliation.verdicts.filter((v) => v.verdict !== 'forget').map((v) => v.jobId),
-        auditHead: await checkAuditHead(context, tx, agent, hello.auditHead),
-        eventSeq: agent.event_seq,
-      },
-    }
+    return refusal ?? { agent: agent!, hello: opening.hello, sessionId }
   })
+  const accepted = judged.filter((one): one is Accepted => 'agent' in one)
+  const inventories = await settleInventories(context, tx, accepted)
+  await saveSessions(context, tx, accepted)
+  await finishAgentSteps(
+    context,
+    tx,
+    accepted.flatMap(({ agent }) => agent.install_id ?? []),
+  )
+  const heads = await checkAuditHeads(context, tx, accepted)
+  return judged.map((one) =>
+    'agent' in one ? { ok: true, session: sessionOf(one, inventories.get(one.agent.id)!, heads) } : one,
+  )
+}
+
+function sessionOf(
+  { agent, sessionId }: Accepted,
+  { verdicts }: Reconciliation,
+  heads: ReadonlyMap<string, AuditHead>,
+): OpenedSession {
+  return {
+    sessionId,
+    role: agent.role,
+    installId: agent.install_id,
+    pool: agent.pool,
+    publicKey: agent.public_key,
+    verdicts,
+    held: verdicts.filter((v) => v.verdict !== 'forget').map((v) => v.jobId),
+    auditHead: heads.get(agent.install_id ?? '') ?? null,
+    eventSeq: agent.event_seq,
+  }
+}
+
+type Refused = Extract<Handshake, { ok: false }>
+
+function refusalOf(
+  context: Context,
+  tx: Tx,
+  agent: Agent | undefined,
+  { challenge, hello }: Opening,
+): Refused | undefined {
+  if (!agent) return { ok: false, code: 'unknown_agent', message: 'this server knows no such agent' }
+  const { bootCounter, bootId } = hello
+  const statement = signingBytes('agent-hello/1', {
+    ...challenge,
+    bootCounter,
+    bootId,
+    serverId: context.serverId,
+  })
+  if (!verify(agent.public_key, statement, hello.signature)) {
+    const message = 'the handshake is not signed by the key that enrolled'
+    return refuse(context, tx, agent, 'bad_signature', message)
+  }
+  if (agent.status === 'revoked')
+    return { ok: false, code: 'revoked', message: 'this agent’s identity was ended' }
+  if (agent.status === 'replaced')
+    return { ok: false, code: 'superseded', message: 'another agent took over this install' }
+  if (bootCounter > agent.boot_counter || isSameStart(agent, hello)) return undefined
+  const message = `a newer start (${agent.boot_counter}) of this agent is known; this one is ${bootCounter}. Two copies share one identity: stop one, and enrol it anew`
+  return refuse(context, tx, agent, 'quarantined', message)
+}
+
+function isSameStart(agent: Agent, hello: Hello): boolean {
+  return hello.bootCounter === agent.boot_counter && hello.bootId === agent.boot_id
+}
+
+interface Accepted {
+  agent: Agent
+  hello: Hello
+  sessionId: string
 }
 
 type Agent = {
   id: string
   install_id: string | null
+  role: AgentRole
+  pool: string
+  status: 'enrolled' | 'replaced' | 'revoked'
   boot_counter: number
-  recipient: string | null
+  boot_id: string
   public_key: string
+  event_seq: number
 }
 
 function refuse(
@@ -118,7 +167,7 @@ function refuse(
   agent: Agent,
   code: 'bad_signature' | 'quarantined',
   message: string,
-): Handshake {
+): Refused {
   tx.audit(chainOf(agent.install_id), {
     actor: { type: 'server', id: context.serverId },
     action: `agent.${code}`,
@@ -130,108 +179,98 @@ function refuse(
   return { ok: false, code, message }
 }
 
-async function settleInventory(
+async function settleInventories(
   context: Context,
   tx: Tx,
-  agentId: string,
-  held: readonly HeldJob[],
-): Promise<Reconciliation> {
+  accepted: readonly Accepted[],
+): Promise<Map<string, Reconciliation>> {
   const known = await knownJobs(
     tx,
-    agentId,
-    held.map((job) => job.jobId),
+    accepted.map(({ agent }) => agent.id),
+    accepted.flatMap(({ hello }) => hello.inventory.map((job) => job.jobId)),
   )
-  const result = reconcile(agentId, held, known)
-  for (const jobId of result.requeue)
-    await requeueJob(context, tx, jobId, agentId, 'the agent never received it')
-  for (const jobId of result.gone) await settleGone(context, tx, jobId, agentId)
-  const kept = result.verdicts.filter((v) => v.verdict !== 'forget').map((v) => v.jobId)
-  if (kept.length > 0) {
-    await tx.db
-      .updateTable('job')
-      .set((eb) => ({
-        status: eb
-          .case()
-          .when('status', '=', 'lost')
-          .then('running' as const)
-          .else(eb.ref('status'))
-          .end(),
-        lease_until: isoNow(context, context.config.leaseSeconds),
-      }))
-      .where('id', 'in', kept)
-      .where('status', 'in', ['assigned', 'running', 'lost'])
-      .execute()
+  const results = new Map<string, Reconciliation>()
+  for (const { agent, hello } of accepted) {
+    const named = new Set(hello.inventory.map((job) => job.jobId))
+    const mine = known.filter((job) => job.agentId === agent.id || named.has(job.jobId))
+    const result = reconcile(agent.id, hello.inventory, mine)
+    results.set(agent.id, result)
+    for (const jobId of result.requeue)
+      await requeueJob(context, tx, jobId, agent.id, 'the agent never received it')
+    for (const jobId of result.gone) await endGoneJob(context, tx, jobId, agent.id)
   }
-  for (const jobId of result.recover) {
-    const job = known.find((k) => k.jobId === jobId)!
-    const row = await tx.db
-      .selectFrom('job')
-      .select(['install_id', 'manifest_digest', 'run_id'])
-      .where('id', '=', jobId)
-      .executeTakeFirstOrThrow()
+  const all = [...results.values()]
+  await keepJobs(
+    context,
+    tx,
+    all.flatMap(({ verdicts }) => verdicts.filter((v) => v.verdict !== 'forget').map((v) => v.jobId)),
+  )
+  await auditRecovered(
+    tx,
+    all.flatMap(({ recover }) => recover),
+  )
+  return results
+}
+
+async function keepJobs(context: Context, tx: Tx, kept: string[]): Promise<void> {
+  if (kept.length === 0) return
+  await sql`
+    update job set status = case when status = 'lost' then 'running' else status end,
+      lease_until = ${isoNow(context, context.config.leaseSeconds)}
+    where id = any(${kept}) and status in ('assigned', 'running', 'lost')`.execute(tx.db)
+}
+
+async function auditRecovered(tx: Tx, recovered: string[]): Promise<void> {
+  if (recovered.length === 0) return
+  const rows = await tx.db
+    .selectFrom('job')
+    .select(['id', 'agent_id', 'fence', 'install_id', 'manifest_digest', 'run_id'])
+    .where(sql<boolean>`id = any(${recovered})`)
+    .orderBy('id')
+    .execute()
+  for (const row of rows) {
     tx.audit(chainOf(row.install_id), {
-      actor: { type: 'agent', id: agentId },
+      actor: { type: 'agent', id: row.agent_id! },
       action: 'job.recovered',
-      subject: { type: 'job', id: jobId },
+      subject: { type: 'job', id: row.id },
       outcome: 'ok',
       manifestDigest: row.manifest_digest,
-      details: { fence: job.fence },
+      details: { fence: row.fence },
     })
     if (row.run_id) tx.nudge(`run:${row.run_id}`)
   }
-  return result
 }
 
-/** The agent is back and knows nothing of it: its journal is new, so nothing of that job runs under it any more. */
-async function settleGone(context: Context, tx: Tx, jobId: string, agentId: string): Promise<void> {
-  const job = await lockJob(tx, jobId)
-  if (!job || job.agent_id !== agentId || (job.status !== 'running' && job.status !== 'lost')) return
-  const ending = {
-    outcome: 'failed',
-    reason: 'gone',
-    exitCode: null,
-    message: 'its agent came back without it',
-    result: {},
-    outputs: {},
-  } as const
-  await settleJob(context, tx, job, ending, { actor: { type: 'agent', id: agentId } })
+async function saveSessions(context: Context, tx: Tx, accepted: readonly Accepted[]): Promise<void> {
+  if (accepted.length === 0) return
+  const column = <V>(value: (one: Accepted) => V) => accepted.map(value)
+  const recipients = column(({ agent, hello }) => (recipientHolds(agent, hello) ? hello.recipient : null))
+  await sql`
+    update agent set boot_counter = s.boot_counter, boot_id = s.boot_id, session_id = s.session_id,
+      process_id = ${context.processId}, last_seen_at = ${tx.at}, version = s.version, slots = s.slots,
+      runtime = s.runtime, recipient = coalesce(s.recipient, agent.recipient),
+      recipient_signature = coalesce(s.signature, agent.recipient_signature)
+    from unnest(${column(({ agent }) => agent.id)}::text[], ${column(({ hello }) => hello.bootCounter)}::bigint[],
+      ${column(({ hello }) => hello.bootId)}::text[], ${column((one) => one.sessionId)}::text[],
+      ${column(({ hello }) => hello.version)}::text[], ${column(({ hello }) => hello.slots)}::int[],
+      ${column(({ hello }) => JSON.stringify(hello.runtime))}::jsonb[], ${recipients.map((r) => r?.age ?? null)}::text[],
+      ${recipients.map((r) => r?.signature ?? null)}::text[])
+      as s(id, boot_counter, boot_id, session_id, version, slots, runtime, recipient, signature)
+    where agent.id = s.id`.execute(tx.db)
+  for (const { agent, hello } of accepted) {
+    tx.nudge(`agent:${agent.id}`)
+    if (!isSameStart(agent, hello)) tx.audit(chainOf(agent.install_id), startFact(agent, hello))
+  }
 }
 
-async function saveSession(
-  context: Context,
-  tx: Tx,
-  agent: Agent,
-  hello: Hello,
-  sessionId: string,
-  sameStart: boolean,
-): Promise<void> {
-  const recipientHolds =
-    hello.recipient !== null &&
-    verify(
-      agent.public_key,
-      signingBytes('agent-recipient/1', { agentId: agent.id, recipient: hello.recipient.age }),
-      hello.recipient.signature,
-    )
-  await tx.db
-    .updateTable('agent')
-    .set({
-      boot_counter: hello.bootCounter,
-      boot_id: hello.bootId,
-      session_id: sessionId,
-      process_id: context.processId,
-      last_seen_at: tx.at,
-      version: hello.version,
-      slots: hello.slots,
-      runtime: JSON.stringify(hello.runtime),
-      ...(recipientHolds
-        ? { recipient: hello.recipient!.age, recipient_signature: hello.recipient!.signature }
-        : {}),
-    })
-    .where('id', '=', agent.id)
-    .execute()
-  tx.nudge(`agent:${agent.id}`)
-  if (sameStart) return
-  tx.audit(chainOf(agent.install_id), {
+function recipientHolds(agent: Agent, { recipient }: Hello): boolean {
+  if (recipient === null) return false
+  const statement = { agentId: agent.id, recipient: recipient.age }
+  return verify(agent.public_key, signingBytes('agent-recipient/1', statement), recipient.signature)
+}
+
+function startFact(agent: Agent, hello: Hello): AuditFact {
+  return {
     actor: { type: 'agent', id: agent.id },
     action: agent.boot_counter === 0 ? 'agent.connected' : 'agent.superseded_earlier',
     subject: { type: 'agent', id: agent.id },
@@ -243,66 +282,61 @@ async function saveSession(
       runtime: hello.runtime.name,
       confinement: hello.runtime.confinement,
     },
-  })
+  }
 }
 
 /** A provision run waits for its agent in a step of its own; here it is. */
-async function finishAgentSteps(context: Context, tx: Tx, installId: string): Promise<void> {
-  const waiting = await tx.db
-    .selectFrom('step')
-    .innerJoin('run', 'run.id', 'step.run_id')
-    .select(['step.id', 'step.run_id'])
-    .where('run.install_id', '=', installId)
-    .where('run.status', '=', 'active')
-    .where('step.kind', '=', 'agent')
-    .where('step.status', '=', 'active')
-    .execute()
-  for (const step of waiting) {
-    const run = await lockRun(tx, step.run_id)
-    await tx.db
-      .updateTable('step')
-      .set({ status: 'succeeded', finished_at: tx.at })
-      .where('id', '=', step.id)
-      .where('status', '=', 'active')
-      .execute()
-    if (run) await advance(context, tx, run)
-  }
+async function finishAgentSteps(context: Context, tx: Tx, installIds: string[]): Promise<void> {
+  if (installIds.length === 0) return
+  const { rows } = await sql<{ id: string; run_id: string }>`
+    select step.id, step.run_id from run join step on step.run_id = run.id
+    where run.install_id = any(${installIds}) and run.status = 'active'
+      and step.kind = 'agent' and step.status = 'active'`.execute(tx.db)
+  if (rows.length === 0) return
+  const runs = await lockRuns(
+    tx,
+    rows.map((row) => row.run_id),
+  )
+  await sql`
+    update step set status = 'succeeded', finished_at = ${tx.at}
+    where id = any(${rows.map((row) => row.id)}) and status = 'active'`.execute(tx.db)
+  await advanceRuns(context, tx, runs)
 }
 
-/** The agent kept the head that was acknowledged to it: if the chain no longer holds it, somebody cut or changed the audit. */
-async function checkAuditHead(
+/** An agent kept the head that was acknowledged to it: if the chain no longer holds it, somebody cut or changed the audit. */
+async function checkAuditHeads(
   context: Context,
   tx: Tx,
-  agent: Agent,
-  kept: AuditHead | null,
-): Promise<AuditHead | null> {
-  if (!agent.install_id) return null
-  const head = await tx.db
-    .selectFrom('audit_head')
-    .selectAll()
-    .where('chain', '=', agent.install_id)
-    .executeTakeFirst()
-  if (kept && kept.chain === agent.install_id && kept.seq > 0) {
-    const entry = await tx.db
-      .selectFrom('audit_entry')
-      .select('hash')
-      .where('chain', '=', kept.chain)
-      .where('seq', '=', kept.seq)
-      .executeTakeFirst()
-    if (entry?.hash !== kept.hash) {
-      context.log.error(
-        { chain: kept.chain, seq: kept.seq },
-        'the audit chain no longer holds the entry that was acknowledged to the agent',
-      )
-      tx.audit(chainOf(null), {
-        actor: { type: 'agent', id: agent.id },
-        action: 'audit.mismatch',
-        subject: { type: 'chain', id: kept.chain },
-        outcome: 'failed',
-        manifestDigest: null,
-        details: { keptSeq: kept.seq, keptHash: kept.hash, foundHash: entry?.hash ?? null },
-      })
-    }
+  accepted: readonly Accepted[],
+): Promise<Map<string, AuditHead>> {
+  const chains = accepted.flatMap(({ agent }) => agent.install_id ?? [])
+  if (chains.length === 0) return new Map()
+  const kept = accepted.flatMap(({ agent, hello: { auditHead } }) =>
+    auditHead && auditHead.chain === agent.install_id && auditHead.seq > 0 ? [{ agent, auditHead }] : [],
+  )
+  const { rows } = await sql<AuditHead & { found: string | null }>`
+    select head.chain, head.seq, head.hash, entry.hash as found from audit_head as head
+    left join unnest(${kept.map((k) => k.auditHead.chain)}::text[], ${kept.map((k) => k.auditHead.seq)}::bigint[]) as k(chain, seq)
+      on k.chain = head.chain
+    left join audit_entry as entry on entry.chain = k.chain and entry.seq = k.seq
+    where head.chain = any(${chains})`.execute(tx.db)
+  const heads = new Map(rows.map((row) => [row.chain, row]))
+  for (const { agent, auditHead } of kept) {
+    const found = heads.get(auditHead.chain)?.found ?? null
+    if (found === auditHead.hash) continue
+    const { chain, seq, hash } = auditHead
+    context.log.error(
+      { chain, seq },
+      'the audit chain no longer holds the entry that was acknowledged to the agent',
+    )
+    tx.audit(chainOf(null), {
+      actor: { type: 'agent', id: agent.id },
+      action: 'audit.mismatch',
+      subject: { type: 'chain', id: chain },
+      outcome: 'failed',
+      manifestDigest: null,
+      details: { keptSeq: seq, keptHash: hash, foundHash: found },
+    })
   }
-  return head ?? null
+  return new Map(rows.map(({ chain, seq, hash }) => [chain, { chain, seq, hash }]))
 }

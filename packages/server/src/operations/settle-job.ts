@@ -1,8 +1,19 @@
-import { jobStates, type AuditFact, type JobEndReason, type JobOutcome, type Json } from '@tenon/core'
+import {
+  jobStates,
+  type AgentRole,
+  type AuditFact,
+  type JobEndReason,
+  type JobKind,
+  type JobOutcome,
+  type JobStatus,
+  type Json,
+  type StepKind,
+} from '@tenon/core'
+import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import type { Outputs } from '../store/schema.ts'
 import type { Tx } from '../store/transaction.ts'
-import { advance, lockRun } from './advance-run.ts'
+import { advanceRuns, lockRuns, type Run } from './advance-run.ts'
 import { chainOf } from './audit-chains.ts'
 
 export interface Ending {
@@ -15,60 +26,100 @@ export interface Ending {
 }
 
 /** Every column but the manifest, which is large and not needed here. */
-export type LockedJob = Awaited<ReturnType<typeof lockJob>> & object
-
-/** The run is locked before the job, as everywhere; undefined when there is no such job. */
-export async function lockJob(tx: Tx, jobId: string) {
-  const owner = await tx.db.selectFrom('job').select('run_id').where('id', '=', jobId).executeTakeFirst()
-  if (!owner) return undefined
-  const run = owner.run_id ? await lockRun(tx, owner.run_id) : undefined
-  const job = await tx.db
-    .selectFrom('job')
-    .select([
-      'id',
-      'kind',
-      'pool',
-      'role',
-      'install_id',
-      'status',
-      'fence',
-      'run_id',
-      'step_id',
-      'build_id',
-      'agent_id',
-      'manifest_digest',
-      'cancel_requested_at',
-    ])
-    .where('id', '=', jobId)
-    .forUpdate()
-    .executeTakeFirstOrThrow()
-  return { ...job, run }
+export interface LockedJob {
+  id: string
+  kind: JobKind
+  pool: string
+  role: AgentRole
+  install_id: string | null
+  status: JobStatus
+  fence: number
+  run_id: string | null
+  step_id: string | null
+  build_id: string | null
+  agent_id: string | null
+  manifest_digest: string
+  cancel_requested_at: string | null
+  run: Run | undefined
 }
 
-/** The one place where a job ends: its row, its build or step, the audit entry, and what follows from it. */
+export interface Settlement {
+  job: LockedJob
+  ending: Ending
+  fact: Pick<AuditFact, 'actor'> & { details?: AuditFact['details'] }
+}
+
+/** Runs are locked before jobs, as everywhere; a job that is not in the answer does not exist. */
+export async function lockJobs(tx: Tx, jobIds: readonly string[]): Promise<Map<string, LockedJob>> {
+  const owners = await tx.db
+    .selectFrom('job')
+    .select('run_id')
+    .distinct()
+    .where(sql<boolean>`id = any(${jobIds})`)
+    .where('run_id', 'is not', null)
+    .execute()
+  const locked = await lockRuns(
+    tx,
+    owners.map((row) => row.run_id!),
+  )
+  const runs = new Map(locked.map((run) => [run.id, run]))
+  const { rows } = await sql<Omit<LockedJob, 'run'>>`
+    select id, kind, pool, role, install_id, status, fence, run_id, step_id, build_id, agent_id, manifest_digest,
+      cancel_requested_at
+    from job where id = any(${jobIds}) order by id for update`.execute(tx.db)
+  return new Map(rows.map((row) => [row.id, { ...row, run: runs.get(row.run_id ?? '') }]))
+}
+
+export async function lockJob(tx: Tx, jobId: string): Promise<LockedJob | undefined> {
+  return (await lockJobs(tx, [jobId])).get(jobId)
+}
+
 export async function settleJob(
   context: Context,
   tx: Tx,
   job: LockedJob,
   ending: Ending,
-  fact: Pick<AuditFact, 'actor'> & { details?: AuditFact['details'] },
+  fact: Settlement['fact'],
 ): Promise<void> {
-  if (!jobStates.can(job.status, ending.outcome))
-    throw new Error(`job ${job.id} cannot go from ${job.status} to ${ending.outcome}`)
-  await tx.db
-    .updateTable('job')
-    .set({
-      status: ending.outcome,
-      reason: ending.reason,
-      exit_code: ending.exitCode,
-      message: ending.message,
-      result: JSON.stringify(ending.result),
-      finished_at: tx.at,
-      lease_until: null,
-    })
-    .where('id', '=', job.id)
-    .execute()
-  tx.audit(chainOf(job.install_id), {
+  return settleJobs(context, tx, [{ job, ending, fact }])
+}
+
+/** The one place where jobs end: their rows, their builds or steps, the audit entries, and what follows from them. */
+export async function settleJobs(
+  context: Context,
+  tx: Tx,
+  settlements: readonly Settlement[],
+): Promise<void> {
+  if (settlements.length === 0) return
+  for (const { job, ending } of settlements) {
+    if (!jobStates.can(job.status, ending.outcome))
+      throw new Error(`job ${job.id} cannot go from ${job.status} to ${ending.outcome}`)
+  }
+  await endRows(tx, settlements)
+  for (const settlement of settlements) {
+    tx.audit(chainOf(settlement.job.install_id), factOf(settlement))
+    tx.nudge(`job:${settlement.job.id}`)
+  }
+  await settleBuilds(tx, settlements)
+  const ofRuns = settlements.filter(({ job }) => job.step_id && job.run)
+  if (ofRuns.length === 0) return
+  await settleSteps(tx, ofRuns)
+  await advanceRuns(context, tx, [...new Set(ofRuns.map(({ job }) => job.run!))])
+}
+
+async function endRows(tx: Tx, settlements: readonly Settlement[]): Promise<void> {
+  const column = <V>(value: (ending: Ending) => V) => settlements.map(({ ending }) => value(ending))
+  await sql`
+    update job set status = e.status, reason = e.reason, exit_code = e.exit_code, message = e.message,
+      result = e.result, finished_at = ${tx.at}, lease_until = null
+    from unnest(${settlements.map(({ job }) => job.id)}::text[], ${column((e) => e.outcome)}::text[],
+      ${column((e) => e.reason)}::text[], ${column((e) => e.exitCode)}::int[], ${column((e) => e.message)}::text[],
+      ${column((e) => JSON.stringify(e.result))}::jsonb[]) as e(id, status, reason, exit_code, message, result)
+    where job.id = e.id`.execute(tx.db)
+}
+
+function factOf({ job, ending, fact }: Settlement): AuditFact {
+  return {
     actor: fact.actor,
     action: `job.${ending.outcome}`,
     subject: { type: 'job', id: job.id },
@@ -81,84 +132,82 @@ export async function settleJob(
       message: ending.message,
       ...fact.details,
     },
+  }
+}
+
+async function settleBuilds(tx: Tx, settlements: readonly Settlement[]): Promise<void> {
+  const builds = settlements.flatMap(({ job, ending }) =>
+    job.build_id ? [{ id: job.build_id, ...buildEnding(ending) }] : [],
+  )
+  if (builds.length === 0) return
+  await sql`
+    update build set status = b.status, message = b.message, artifact_digest = b.digest,
+      artifact_repository = b.repository, finished_at = ${tx.at}
+    from unnest(${builds.map((b) => b.id)}::text[], ${builds.map((b) => b.status)}::text[],
+      ${builds.map((b) => b.message)}::text[], ${builds.map((b) => b.digest)}::text[],
+      ${builds.map((b) => b.repository)}::text[]) as b(id, status, message, digest, repository)
+    where build.id = b.id`.execute(tx.db)
+  for (const build of builds) tx.nudge(`build:${build.id}`)
+}
+
+/** Pure: a build that ended well has named its artifact. */
+function buildEnding({ outcome, message, result }: Ending) {
+  const { digest, repository } = result
+  if (outcome !== 'succeeded') return { status: outcome, message, digest: null, repository: null }
+  if (typeof digest === 'string' && typeof repository === 'string')
+    return { status: outcome, message, digest, repository }
+  const unnamed = 'the build job ended well but named no artifact'
+  return { status: 'failed', message: unnamed, digest: null, repository: null }
+}
+
+interface SettledStep {
+  kind: StepKind
+  component: string
+  run: Run
+  ending: Ending
+}
+
+async function settleSteps(tx: Tx, settlements: readonly Settlement[]): Promise<void> {
+  const { rows } = await sql<{ id: string; kind: StepKind; component: string | null }>`
+    update step set status = e.status, message = e.message, finished_at = ${tx.at}
+    from unnest(${settlements.map(({ job }) => job.step_id)}::text[],
+      ${settlements.map(({ ending }) => ending.outcome)}::text[],
+      ${settlements.map(({ ending }) => ending.message)}::text[]) as e(id, status, message)
+    where step.id = e.id and step.status = 'active' returning step.id, kind, component`.execute(tx.db)
+  const steps: SettledStep[] = rows.flatMap(({ id, kind, component }) => {
+    const { job, ending } = settlements.find((s) => s.job.step_id === id)!
+    return component === null ? [] : [{ kind, component, run: job.run!, ending }]
   })
-  tx.nudge(`job:${job.id}`)
-  if (job.build_id) await settleBuild(tx, job.build_id, ending)
-  if (job.step_id && job.run) {
-    await settleStep(tx, job.step_id, job.run, ending)
-    await advance(context, tx, job.run)
-  }
+  const over = steps.filter(
+    ({ kind, ending }) => kind === 'deploy' || (kind === 'sync' && ending.outcome !== 'succeeded'),
+  )
+  if (over.length > 0) await settleDeploys(tx, over)
+  const gone = steps.filter(({ kind, ending }) => kind === 'destroy' && ending.outcome === 'succeeded')
+  if (gone.length === 0) return
+  await sql`
+    delete from install_component as c
+    using unnest(${gone.map((g) => g.run.install_id)}::text[], ${gone.map((g) => g.component)}::text[]) as g(install_id, component)
+    where c.install_id = g.install_id and c.component = g.component`.execute(tx.db)
 }
 
-async function settleBuild(tx: Tx, buildId: string, ending: Ending): Promise<void> {
-  const { digest, repository } = ending.result
-  const made = ending.outcome === 'succeeded' && typeof digest === 'string' && typeof repository === 'string'
-  const status = ending.outcome === 'succeeded' && !made ? 'failed' : ending.outcome
-  await tx.db
-    .updateTable('build')
-    .set({
-      status,
-      message:
-        status === 'failed' && ending.outcome === 'succeeded'
-          ? 'the build job ended well but named no artifact'
-          : ending.message,
-      artifact_digest: made ? digest : null,
-      artifact_repository: made ? repository : null,
-      finished_at: tx.at,
-    })
-    .where('id', '=', buildId)
-    .execute()
-  tx.nudge(`build:${buildId}`)
-}
-
-async function settleStep(
-  tx: Tx,
-  stepId: string,
-  run: { id: string; install_id: string },
-  ending: Ending,
-): Promise<void> {
-  const step = await tx.db
-    .updateTable('step')
-    .set({ status: ending.outcome, message: ending.message, finished_at: tx.at })
-    .where('id', '=', stepId)
-    .where('status', '=', 'active')
-    .returning(['kind', 'component'])
-    .executeTakeFirst()
-  if (!step?.component) return
-  if (step.kind === 'deploy' || (step.kind === 'sync' && ending.outcome !== 'succeeded'))
-    await settleDeploy(tx, run, step.component, ending, step.kind)
-  if (step.kind === 'destroy' && ending.outcome === 'succeeded') {
-    await tx.db
-      .deleteFrom('install_component')
-      .where('install_id', '=', run.install_id)
-      .where('component', '=', step.component)
-      .execute()
-  }
-}
-
-async function settleDeploy(
-  tx: Tx,
-  run: { id: string; install_id: string },
-  component: string,
-  ending: Ending,
-  kind: 'deploy' | 'sync',
-): Promise<void> {
-  const deploy = await tx.db
-    .updateTable('deploy')
-    .set({ status: ending.outcome, finished_at: tx.at })
-    .where('run_id', '=', run.id)
-    .where('component', '=', component)
-    .returning(['build_id', 'artifact_repository', 'artifact_digest'])
-    .executeTakeFirst()
-  if (kind === 'sync' || !deploy) return
-  const succeeded = ending.outcome === 'succeeded'
-  await tx.db
-    .updateTable('install_component')
-    .set({
-      status: succeeded ? 'deployed' : 'failed',
-      ...(succeeded ? { ...deploy, outputs: JSON.stringify(ending.outputs), deployed_at: tx.at } : {}),
-    })
-    .where('install_id', '=', run.install_id)
-    .where('component', '=', component)
-    .execute()
+/** A failed sync ends the deploy too, but leaves what is on the install as it was. */
+async function settleDeploys(tx: Tx, steps: readonly SettledStep[]): Promise<void> {
+  await sql`
+    with ended as (
+      update deploy set status = e.status, finished_at = ${tx.at}
+      from unnest(${steps.map((s) => s.run.id)}::text[], ${steps.map((s) => s.component)}::text[],
+        ${steps.map((s) => s.ending.outcome)}::text[], ${steps.map((s) => s.kind)}::text[],
+        ${steps.map((s) => JSON.stringify(s.ending.outputs))}::jsonb[]) as e(run_id, component, status, kind, outputs)
+      where deploy.run_id = e.run_id and deploy.component = e.component
+      returning deploy.*, e.kind, e.outputs
+    ), bad as (
+      update install_component as c set status = 'failed' from ended
+      where ended.kind = 'deploy' and ended.status <> 'succeeded'
+        and c.install_id = ended.install_id and c.component = ended.component
+    )
+    update install_component as c set status = 'deployed', build_id = ended.build_id, outputs = ended.outputs,
+      artifact_repository = ended.artifact_repository, artifact_digest = ended.artifact_digest, deployed_at = ${tx.at}
+    from ended
+    where ended.kind = 'deploy' and ended.status = 'succeeded'
+      and c.install_id = ended.install_id and c.component = ended.component`.execute(tx.db)
 }

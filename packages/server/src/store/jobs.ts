@@ -1,4 +1,4 @@
-import type { KnownJob, SignedDocument } from '@tenon/core'
+import { entryParts, SERVER_CHAIN, type JobStatus, type KnownJob, type SignedDocument } from '@tenon/core'
 import { sql } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
 import { chainOf } from '../operations/audit-chains.ts'
@@ -13,78 +13,217 @@ export interface ClaimedJob {
 
 type ClaimedRow = {
   id: string
+  /** Index of the claim that gets it. */
+  claim: number
   fence: number
-  install_id: string | null
   manifest: string
   manifest_key_id: string
   manifest_signature: string
-  manifest_digest: string
-  created_at: string
+  /** Not claimed: its manifest must be signed again first. */
+  stale: boolean
 }
 
-/** The queue: the oldest jobs of a pool that nobody else is taking right now become this agent's, under a lease. */
-export async function claimJobs(
-  context: Context,
-  agent: { id: string; pool: string },
-  limit: number,
-): Promise<ClaimedJob[]> {
-  return transact(context, async (tx) => {
-    const { rows } = await sql<ClaimedRow>`
-      update job set status = 'assigned', agent_id = ${agent.id}, assigned_at = ${tx.at},
-        lease_until = ${isoNow(context, context.config.leaseSeconds)}
-      where id in (
-        select id from job where pool = ${agent.pool} and status = 'queued'
-        order by id limit ${limit} for update skip locked)
-      returning id, fence, install_id, manifest, manifest_key_id, manifest_signature, manifest_digest, created_at`.execute(
-      tx.db,
-    )
-    const claimed: ClaimedJob[] = []
-    for (const row of rows.toSorted((a, b) => (a.id < b.id ? -1 : 1)))
-      claimed.push(await claim(context, tx, agent.id, row))
-    return claimed
-  })
+/** An agent with free slots. */
+export interface Claim {
+  agentId: string
+  sessionId: string
+  pool: string
+  limit: number
 }
 
-async function claim(context: Context, tx: Tx, agentId: string, row: ClaimedRow): Promise<ClaimedJob> {
-  const fresh = await freshlySigned(context, tx, row)
-  tx.audit(chainOf(row.install_id), {
-    actor: { type: 'server', id: context.serverId },
-    action: 'job.assigned',
-    subject: { type: 'job', id: row.id },
-    outcome: 'ok',
-    manifestDigest: fresh.manifest_digest,
-    details: { agentId, fence: row.fence },
-  })
-  return {
-    id: row.id,
-    fence: row.fence,
-    document: { text: fresh.manifest, keyId: fresh.manifest_key_id, signature: fresh.manifest_signature },
+/**
+ * The queue: the oldest jobs of a pool that nobody else is taking right now become an agent's, under a lease. One
+ * statement serves all claims and writes their audit entries, so that it costs one round trip and one commit.
+ */
+export async function claimJobs(context: Context, claims: readonly Claim[]): Promise<ClaimedJob[][]> {
+  const claimed = await claimFresh(context, claims)
+  const stale = claimed.filter((row) => row.stale).map((row) => row.id)
+  if (stale.length > 0) {
+    await signStaleAgain(context, stale)
+    claimed.push(...(await claimFresh(context, remaining(claims, claimed))))
   }
+  const jobs = claims.map((): ClaimedJob[] => [])
+  for (const row of claimed.filter((r) => !r.stale).toSorted((a, b) => (a.id < b.id ? -1 : 1))) {
+    const document = { text: row.manifest, keyId: row.manifest_key_id, signature: row.manifest_signature }
+    jobs[row.claim]!.push({ id: row.id, fence: row.fence, document })
+  }
+  return jobs
+}
+
+function remaining(claims: readonly Claim[], claimed: readonly ClaimedRow[]): Claim[] {
+  return claims.map((claim, index) => ({
+    ...claim,
+    limit: claim.limit - claimed.filter((row) => !row.stale && row.claim === index).length,
+  }))
+}
+
+async function claimFresh(context: Context, claims: readonly Claim[]): Promise<ClaimedRow[]> {
+  return (await claimStatement(context, claims, isoNow(context)).execute(context.db)).rows
+}
+
+/**
+ * Agents of one pool take turns. A session that was taken over cannot deliver any more, so it gets nothing. A job whose
+ * manifest has little time left, or an old key, is left for `signStaleAgain`.
+ */
+function claimStatement(context: Context, claims: readonly Claim[], at: string) {
+  const seats = seatsOf(claims)
+  const entry = assignedEntry(context, at)
+  const fill = (template: string) => sql`
+    replace(replace(replace(replace(replace(${template}, '@chain', coalesce(install_id, ${SERVER_CHAIN})), '@job', id),
+      '@agent', agent_id), '@digest', manifest_digest), '"@fence"', fence::text)`
+  return sql<ClaimedRow>`
+    with claims as materialized (
+      select c.n - 1 as claim, agent.id as agent_id
+      from unnest(${claims.map((c) => c.agentId)}::text[], ${claims.map((c) => c.sessionId)}::text[])
+        with ordinality as c(agent_id, session_id, n)
+      join (
+        select id, session_id from agent where id = any(${claims.map((c) => c.agentId)}) and status = 'enrolled'
+        order by id for share
+      ) as agent on agent.id = c.agent_id and agent.session_id = c.session_id
+    ), seats as materialized (
+      select pool, string_to_array(claims, ' ')::int[] as claims
+      from unnest(${seats.map((s) => s.pool)}::text[], ${seats.map((s) => s.claims.join(' '))}::text[]) as s(pool, claims)
+    ), picked as materialized (
+      select oldest.id, seats.claims[oldest.n] as claim, oldest.fresh from seats cross join lateral (
+        select id, fresh, row_number() over (order by id) as n from (
+          select id, manifest_key_id = ${context.keys.current().keyId}
+            and (manifest::jsonb ->> 'issuedAt')::timestamptz > ${freshSince(context)} as fresh
+          from job where pool = seats.pool and status = 'queued'
+          order by id limit cardinality(seats.claims) for update skip locked
+        ) as free
+      ) as oldest
+    ), claimed as (
+      update job set status = 'assigned', agent_id = claims.agent_id, assigned_at = ${at},
+        lease_until = ${isoNow(context, context.config.leaseSeconds)}
+      from picked join claims on claims.claim = picked.claim
+      where job.id = picked.id and picked.fresh
+      returning job.id, picked.claim, fence, job.agent_id, install_id, manifest, manifest_key_id, manifest_signature,
+        manifest_digest
+    ), entries as (
+      select id, install_id as chain, ${fill(entry.before)} as before, ${fill(entry.after)} as after from claimed
+    ), pending as (
+      insert into audit_pending (before, after) select before, after from entries where chain is null order by id
+    ), appended as (
+      select heads.seq from (
+        select chain, array_agg(before order by id) as before, array_agg(after order by id) as after
+        from entries where chain is not null group by chain order by chain
+      ) as chains cross join lateral audit_append(chain, before, after) as heads
+    )
+    select id, claim, fence, manifest, manifest_key_id, manifest_signature, false as stale
+    from claimed cross join (select count(*) from appended) as written
+    union all
+    select id, claim, 0, '', '', '', true from picked where not fresh`
+}
+
+/** The audit entry of an assignment, with marks where the statement puts in what it picked: ids and digests only. */
+function assignedEntry(context: Context, at: string): { before: string; after: string } {
+  return entryParts(
+    '@chain',
+    {
+      actor: { type: 'server', id: context.serverId },
+      action: 'job.assigned',
+      subject: { type: 'job', id: '@job' },
+      outcome: 'ok',
+      manifestDigest: '@digest',
+      details: { agentId: '@agent', fence: '@fence' },
+    },
+    at,
+  )
+}
+
+/** What was queued before this may have too little time left to be run. */
+function freshSince(context: Context): string {
+  return isoNow(context, -context.config.manifestTtlSeconds / 2)
+}
+
+/** Per pool, which claim gets the first, the second, … job. Pure. */
+export function seatsOf(claims: readonly Claim[]): { pool: string; claims: number[] }[] {
+  const pools = new Map<string, number[]>()
+  for (const [index, { pool }] of claims.entries()) pools.set(pool, [...(pools.get(pool) ?? []), index])
+  return [...pools].map(([pool, here]) => {
+    const turns = Math.max(...here.map((index) => claims[index]!.limit))
+    const seats = Array.from({ length: turns }, (_, turn) => here.filter((i) => turn < claims[i]!.limit))
+    return { pool, claims: seats.flat() }
+  })
+}
+
+/** An agent's word that a job of its runs. */
+export interface Started {
+  agentId: string
+  jobId: string
+  fence: number
+  at: string
+  confinement: string
+}
+
+export async function startJobs(context: Context, started: readonly Started[]): Promise<void[]> {
+  const column = <K extends keyof Started>(name: K) => started.map((s) => s[name])
+  await transact(context, async (tx) => {
+    const { rows } = await sql<StartedRow>`
+      with running as (
+        update job set status = 'running', started_at = s.at, confinement = s.confinement,
+          lease_until = ${isoNow(context, context.config.leaseSeconds)}
+        from unnest(${column('jobId')}::text[], ${column('agentId')}::text[], ${column('fence')}::int[],
+          ${column('at')}::timestamptz[], ${column('confinement')}::text[]) as s(id, agent_id, fence, at, confinement)
+        where job.id = s.id and job.agent_id = s.agent_id and job.fence = s.fence and job.status in ('assigned', 'lost')
+        returning job.id, job.agent_id, job.fence, job.confinement, install_id, run_id, build_id, manifest_digest
+      ), building as (
+        update build set status = 'running' from running where build.id = running.build_id and build.status = 'queued'
+      )
+      select * from running order by id`.execute(tx.db)
+    for (const row of rows) {
+      tx.audit(chainOf(row.install_id), {
+        actor: { type: 'agent', id: row.agent_id },
+        action: 'job.started',
+        subject: { type: 'job', id: row.id },
+        outcome: 'ok',
+        manifestDigest: row.manifest_digest,
+        details: { fence: row.fence, confinement: row.confinement },
+      })
+      tx.nudge(`job:${row.id}`)
+      if (row.run_id) tx.nudge(`run:${row.run_id}`)
+    }
+  })
+  return started.map(() => undefined)
+}
+
+interface StartedRow {
+  id: string
+  agent_id: string
+  fence: number
+  confinement: string
+  install_id: string | null
+  run_id: string | null
+  manifest_digest: string
 }
 
 /** A job that waited for long, or across a change of keys, leaves with a manifest that has time left. */
-async function freshlySigned(context: Context, tx: Tx, row: ClaimedRow) {
-  const { issuedAt } = JSON.parse(row.manifest) as { issuedAt: string }
-  const age = context.now() - Date.parse(issuedAt)
-  const halfLife = (context.config.manifestTtlSeconds * 1000) / 2
-  if (age < halfLife && row.manifest_key_id === context.keys.current().keyId) return row
-  const signed = await signAgain(context, tx, row.id, row.fence)
-  await tx.db.updateTable('job').set(signed).where('id', '=', row.id).execute()
-  return signed
+async function signStaleAgain(context: Context, jobIds: string[]): Promise<void> {
+  await transact(context, async (tx) => {
+    const { rows } = await sql<{ id: string; fence: number }>`
+      select id, fence from job where id = any(${jobIds}) and status = 'queued' order by id for update`.execute(
+      tx.db,
+    )
+    for (const { id, fence } of rows) {
+      const signed = await signAgain(context, tx, id, fence)
+      await tx.db.updateTable('job').set(signed).where('id', '=', id).execute()
+    }
+  })
 }
 
-/** What the server believes about the jobs that an agent holds, and about those that the agent names. */
-export async function knownJobs(tx: Tx, agentId: string, named: string[]): Promise<KnownJob[]> {
-  const rows = await tx.db
-    .selectFrom('job')
-    .select(['id', 'fence', 'status', 'agent_id', 'cancel_requested_at'])
-    .where((eb) =>
-      eb.or([
-        eb.and([eb('agent_id', '=', agentId), eb('status', 'in', ['assigned', 'running', 'lost'])]),
-        ...(named.length > 0 ? [eb('id', 'in', named)] : []),
-      ]),
-    )
-    .execute()
+/** What the server believes about the jobs that agents hold, and about those that they name. */
+export async function knownJobs(tx: Tx, agentIds: string[], named: string[]): Promise<KnownJob[]> {
+  const { rows } = await sql<{
+    id: string
+    fence: number
+    status: JobStatus
+    agent_id: string | null
+    cancel_requested_at: string | null
+  }>`
+    select id, fence, status, agent_id, cancel_requested_at from job
+    where agent_id = any(${agentIds}) and status in ('assigned', 'running', 'lost')
+    union
+    select id, fence, status, agent_id, cancel_requested_at from job where id = any(${named})`.execute(tx.db)
   return rows.map((row) => ({
     jobId: row.id,
     fence: row.fence,

@@ -1,30 +1,37 @@
 import type { Context } from '../context.ts'
 
-/** False when another session of the agent has taken over this log and moved on. */
+/**
+ * How far the log is stored afterwards. Another end than that of these bytes means that another session of the agent
+ * has taken over; the same end also when an earlier try was stored and only its answer was lost.
+ */
 export async function storeLogChunk(
   context: Context,
   jobId: string,
   offset: number,
   bytes: Uint8Array,
-): Promise<boolean> {
+): Promise<number> {
   const blob = `logs/${jobId}/${offset}.${bytes.byteLength}`
   await context.blobs.put(blob, bytes)
-  const mine = await context.db.transaction().execute(async (db) => {
+  const end = offset + bytes.byteLength
+  const stored = await context.db.transaction().execute(async (db) => {
     const moved = await db
       .updateTable('job')
-      .set({ log_bytes: offset + bytes.byteLength })
+      .set({ log_bytes: end })
       .where('id', '=', jobId)
       .where('log_bytes', '=', offset)
       .executeTakeFirst()
-    if (moved.numUpdatedRows === 0n) return false
+    if (moved.numUpdatedRows === 0n) {
+      const job = await db.selectFrom('job').select('log_bytes').where('id', '=', jobId).executeTakeFirst()
+      return job?.log_bytes ?? 0
+    }
     await db
       .insertInto('job_log_chunk')
       .values({ job_id: jobId, start_offset: offset, length: bytes.byteLength, blob })
       .execute()
-    return true
+    return end
   })
   context.hub.nudge([`log:${jobId}`])
-  return mine
+  return stored
 }
 
 /** The stored bytes from an offset on, chunk by chunk. */

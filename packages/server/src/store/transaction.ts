@@ -1,11 +1,13 @@
 import { entryParts, SERVER_CHAIN, type AuditFact, type AuditHead } from '@tenon/core'
-import { sql, type Transaction } from 'kysely'
+import { sql } from 'kysely'
+import type pg from 'pg'
 import type { Context } from '../context.ts'
-import type { Database } from './schema.ts'
+import { isDeadlock } from './database.ts'
+import { isStalePlan, statement, transactionOn, type Db, type TransactionConnection } from './statements.ts'
 
 /** A change in the making: its statements, the audit entries and hints that belong to it. */
 export interface Tx {
-  db: Transaction<Database>
+  db: Db
   /** ISO time of this change; the same for everything in it. */
   at: string
   /** Written in the same transaction, last, so that the head of a chain is locked for as short as can be. */
@@ -28,54 +30,98 @@ export async function transactWithHeads<T>(
   context: Context,
   work: (tx: Tx) => Promise<T>,
 ): Promise<Committed<T>> {
-  const topics = new Set<string>()
-  const committed = await context.db.transaction().execute(async (db) => {
-    const facts: { chain: string; fact: AuditFact }[] = []
-    const at = new Date(context.now()).toISOString()
-    const value = await work({
-      db,
-      at,
-      audit: (chain, fact) => facts.push({ chain, fact }),
-      nudge: (...names) => names.forEach((name) => topics.add(name)),
-    })
-    return { value, heads: await writeAudit(db, at, facts) }
-  })
-  if (topics.size > 0) context.hub.nudge(topics)
-  return committed
-}
-
-async function writeAudit(
-  db: Transaction<Database>,
-  at: string,
-  facts: { chain: string; fact: AuditFact }[],
-): Promise<Map<string, AuditHead>> {
-  const heads = new Map<string, AuditHead>()
-  const byChain = new Map<string, { before: string; after: string }[]>()
-  for (const { chain, fact } of facts) {
-    const parts = byChain.get(chain) ?? []
-    parts.push(entryParts(chain, fact, at))
-    byChain.set(chain, parts)
-  }
-  // In one order everywhere, so that two changes over the same chains cannot wait for each other in a circle.
-  for (const chain of [...byChain.keys()].toSorted()) {
-    const parts = byChain.get(chain)!
-    if (chain === SERVER_CHAIN) {
-      await db.insertInto('audit_pending').values(parts).execute()
-      continue
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await attemptOnce(context, work)
+    } catch (error) {
+      if (attempt === ATTEMPTS || !(isDeadlock(error) || isStalePlan(error))) throw error
+      context.log.warn({ err: error, attempt }, 'a change could not be made; it is done again')
     }
-    heads.set(chain, await appendEntries(db, chain, parts))
   }
-  return heads
 }
 
+/** Postgres ended this one, so that another could go on or since a table has changed: nothing of it happened. */
+const ATTEMPTS = 4
+
+async function attemptOnce<T>(context: Context, work: (tx: Tx) => Promise<T>): Promise<Committed<T>> {
+  const client = await context.pool.connect()
+  const connection = transactionOn(client)
+  let broken: Error | undefined
+  try {
+    const at = new Date(context.now()).toISOString()
+    const { committed, topics } = await runOn(connection, at, work)
+    if (topics.size > 0) context.hub.nudge(topics)
+    return committed
+  } catch (error) {
+    await connection.rollback().catch((cause: Error) => (broken = cause))
+    if (isStalePlan(error)) broken = error as Error
+    throw error
+  } finally {
+    client.release(broken)
+  }
+}
+
+/** The audit entries travel with `commit`; when one fails, Postgres answers that commit with a rollback. */
+async function runOn<T>(connection: TransactionConnection, at: string, work: (tx: Tx) => Promise<T>) {
+  const topics = new Set<string>()
+  const facts: Fact[] = []
+  connection.begin()
+  const value = await work({
+    db: connection.db,
+    at,
+    audit: (chain, fact) => facts.push({ chain, fact }),
+    nudge: (...names) => names.forEach((name) => topics.add(name)),
+  })
+  const heads = new Map<string, AuditHead>()
+  for (const { rows } of await connection.commit<AuditHead>(auditStatements(at, facts)))
+    for (const { chain, seq, hash } of rows) heads.set(chain, { chain, seq, hash })
+  const committed: Committed<T> = { value, heads }
+  return { committed, topics }
+}
+
+type Fact = { chain: string; fact: AuditFact }
+
+/** At most two statements: entries of the installs' chains, and facts that wait for the server's own. */
+function auditStatements(at: string, facts: Fact[]): pg.QueryConfig[] {
+  const rows = facts.map(({ chain, fact }) => ({ chain, ...entryParts(chain, fact, at) }))
+  const own = rows.filter((row) => row.chain === SERVER_CHAIN)
+  const installs = rows.filter((row) => row.chain !== SERVER_CHAIN)
+  return [
+    ...(own.length > 0 ? [statement(INSERT_PENDING, [column(own, 'before'), column(own, 'after')])] : []),
+    ...(installs.length > 0
+      ? [
+          statement(APPEND_ENTRIES, [
+            column(installs, 'chain'),
+            column(installs, 'before'),
+            column(installs, 'after'),
+          ]),
+        ]
+      : []),
+  ]
+}
+
+const INSERT_PENDING = `insert into audit_pending (before, after)
+  select before, after from unnest($1::text[], $2::text[]) with ordinality as f(before, after, n) order by n`
+
+// Chains in one order everywhere, so that two changes over the same ones cannot wait for each other in a circle.
+const APPEND_ENTRIES = `select c.chain, h.seq, h.hash
+  from (
+    select chain, array_agg(before order by n) as before, array_agg(after order by n) as after
+    from unnest($1::text[], $2::text[], $3::text[]) with ordinality as f(chain, before, after, n)
+    group by chain order by chain
+  ) as c cross join lateral audit_append(c.chain, c.before, c.after) as h`
+
+function column<K extends string>(rows: Record<K, string>[], name: K): string[] {
+  return rows.map((row) => row[name])
+}
+
+/** For the one writer of the server's own chain, inside its own transaction. */
 export async function appendEntries(
-  db: Transaction<Database>,
+  db: Db,
   chain: string,
   parts: { before: string; after: string }[],
-): Promise<AuditHead> {
+): Promise<void> {
   const before = parts.map((p) => p.before)
   const after = parts.map((p) => p.after)
-  const { rows } = await sql<{ seq: number; hash: string }>`
-    select * from audit_append(${chain}, ${before}::text[], ${after}::text[])`.execute(db)
-  return { chain, seq: rows[0]!.seq, hash: rows[0]!.hash }
+  await sql`select * from audit_append(${chain}, ${before}::text[], ${after}::text[])`.execute(db)
 }

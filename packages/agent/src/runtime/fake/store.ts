@@ -1,4 +1,14 @@
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import path from 'node:path'
 import { fakeStateSchema } from './life.ts'
 import type { FakeState } from './life.ts'
@@ -25,6 +35,9 @@ export function createFakeMemory(): FakeStore {
   }
 }
 
+/** Every start, one line each; it stays when the job is removed, so that a second start of one job shows. */
+export const FAKE_STARTS = 'starts.log'
+
 export function createFakeFolder(dir: string): FakeStore {
   mkdirSync(dir, { recursive: true, mode: 0o700 })
   const file = (jobId: string) => path.join(dir, `${encodeURIComponent(jobId)}.json`)
@@ -38,6 +51,10 @@ export function createFakeFolder(dir: string): FakeStore {
       }
     },
     put(state) {
+      if (!existsSync(file(state.jobId))) {
+        const { jobId, fence, startedAt } = state
+        appendFileSync(path.join(dir, FAKE_STARTS), `${JSON.stringify({ jobId, fence, startedAt })}\n`)
+      }
       writeFileSync(`${file(state.jobId)}.new`, JSON.stringify(state), { mode: 0o600 })
       renameSync(`${file(state.jobId)}.new`, file(state.jobId))
     },

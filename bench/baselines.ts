@@ -1,0 +1,81 @@
+import { once } from 'node:events'
+import pg from 'pg'
+import WebSocket from 'ws'
+import { monotonicMs } from './child.ts'
+import type { World } from './world.ts'
+
+const INSERT = {
+  name: 'bench-row',
+  text: 'insert into bench_row (id, body) values ($1, $2)',
+}
+const BODY = 'x'.repeat(100)
+let lastRow = 0
+
+export async function prepareRows(world: World): Promise<void> {
+  await world.db.query('create table if not exists bench_row (id bigint primary key, body text not null)')
+}
+
+/** One connection, one row, one durable commit after the other: how long each took. */
+export async function commitTimes(world: World, count: number): Promise<number[]> {
+  const client = new pg.Client({ connectionString: world.databaseUrl })
+  await client.connect()
+  try {
+    return await timed(count, () => client.query({ ...INSERT, values: [++lastRow, BODY] }))
+  } finally {
+    await client.end()
+  }
+}
+
+/** Single-row durable transactions per second, with as many connections as the server's pool has. */
+export async function commitRate(world: World, seconds: number): Promise<number> {
+  const pool = new pg.Pool({ connectionString: world.databaseUrl, max: world.poolSize })
+  let done = 0
+  let counting = false
+  let stopped = false
+  const workers = Array.from({ length: world.poolSize }, async () => {
+    while (!stopped) {
+      await pool.query({ ...INSERT, values: [++lastRow, BODY] })
+      if (counting) done += 1
+    }
+  })
+  try {
+    await wait(300)
+    counting = true
+    const began = monotonicMs()
+    await wait(seconds * 1000)
+    const rate = done / ((monotonicMs() - began) / 1000)
+    return rate
+  } finally {
+    stopped = true
+    await Promise.all(workers)
+    await pool.end()
+  }
+}
+
+/** Round trips over a bare WebSocket on the loopback interface to another process. */
+export async function roundTrips(url: string, count: number): Promise<number[]> {
+  const ws = new WebSocket(url, { perMessageDeflate: false })
+  await once(ws, 'open')
+  try {
+    return await timed(count, async () => {
+      ws.send(BODY)
+      await once(ws, 'message')
+    })
+  } finally {
+    ws.terminate()
+  }
+}
+
+async function timed(count: number, act: () => Promise<unknown>): Promise<number[]> {
+  const times: number[] = []
+  for (let i = 0; i < count + 20; i++) {
+    const began = monotonicMs()
+    await act()
+    if (i >= 20) times.push(monotonicMs() - began)
+  }
+  return times
+}
+
+function wait(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms))
+}

@@ -1,0 +1,76 @@
+import { pino } from 'pino'
+import { createBuilds } from '../packages/server/src/operations/create-builds.ts'
+import { createRun } from '../packages/server/src/operations/create-run.ts'
+import { readConfig, startServer, type Server } from '../packages/server/src/index.ts'
+import { transact } from '../packages/server/src/store/transaction.ts'
+import { monotonicMs, serveCommands } from './child.ts'
+import { collectedMemory } from './memory.ts'
+
+/** The server as it is, and beside it what a bench must ask from inside: its memory, and when a commit was answered. */
+const config = readConfig(process.env, '.')
+const log = pino({ level: config.logLevel }, pino.destination({ fd: 2, sync: true }))
+const caller = { tokenId: 'bench', name: 'bench', role: 'owner' as const }
+const stamps: { pool: string; at: number }[] = []
+let server: Server | undefined
+
+export type ServerCommands = typeof handlers
+const handlers = {
+  async start() {
+    server = await startServer(config, log)
+    const at = monotonicMs()
+    const { serverId, pool } = server.context
+    const databaseUrl = pool.options.connectionString!
+    return { url: server.url, serverId, databaseUrl, at, ownerToken: server.ownerToken }
+  },
+  /** Hints go out as soon as a commit was answered: the first listener of a pool hears it in that very moment. */
+  watchPools(pools: string[]) {
+    for (const pool of pools)
+      running().context.hub.on(`pool:${pool}`, () => stamps.push({ pool, at: monotonicMs() }))
+  },
+  stamps: () => stamps.splice(0),
+  memory: () => collectedMemory(),
+  async queueBuilds({
+    app,
+    component,
+    count,
+  }: {
+    app: { id: string; name: string }
+    component: string
+    count: number
+  }) {
+    const wanted = { name: component, source: `sha256:${'5'.repeat(64)}` }
+    for (let left = count; left > 0; left -= 100)
+      await createBuilds(
+        running().context,
+        app,
+        Array<typeof wanted>(Math.min(100, left)).fill(wanted),
+        caller,
+      )
+  },
+  async queueRuns({ installs, each }: { installs: string[]; each: number }) {
+    const { context } = running()
+    const rows = await context.db.selectFrom('install').selectAll().where('id', 'in', installs).execute()
+    for (let round = 0; round < each; round++) {
+      await Promise.all(
+        rows.map((install) =>
+          transact(context, (tx) =>
+            createRun(
+              context,
+              tx,
+              install,
+              (app) => ({ kind: 'deploy', components: app.components.map((c) => c.name) }),
+              caller,
+            ),
+          ),
+        ),
+      )
+    }
+  },
+}
+
+function running(): Server {
+  if (!server) throw new Error('not started')
+  return server
+}
+
+serveCommands(handlers, async () => server?.stop())

@@ -1,0 +1,44 @@
+import { atDesk } from '../owner/reach-desk.ts'
+import { DIR, folderOf, JSON_FLAG, print, type Command } from './command.ts'
+
+export const jobsStop: Command = {
+  words: 'jobs stop',
+  summary: 'stop a job that runs here; the server hears that the customer did it',
+  argument: 'JOB',
+  options: { ...DIR, ...JSON_FLAG },
+  examples: ['tenon agent jobs stop job_01… --dir ./agent'],
+  async run(input) {
+    const job = await atDesk(folderOf(jobsStop, input), (desk) => desk.stopJob(input.argument))
+    if (input.flag('json')) return print(input.io, JSON.stringify(job))
+    print(
+      input.io,
+      job.state === 'finished'
+        ? `job ${job.jobId} has ended already; its result waits for the server`
+        : `job ${job.jobId} is told to stop; what has not ended after its grace is killed`,
+    )
+  },
+}
+
+export const pause: Command = {
+  words: 'pause',
+  summary: 'take no new jobs until `resume`; those that run go on',
+  options: { ...DIR, ...JSON_FLAG },
+  examples: ['tenon agent pause --dir ./agent'],
+  async run(input) {
+    const now = await atDesk(folderOf(pause, input), (desk) => desk.pause())
+    if (input.flag('json')) return print(input.io, JSON.stringify(now))
+    print(input.io, `paused since ${now.pausedSince}: new jobs are refused until \`tenon agent resume\``)
+  },
+}
+
+export const resume: Command = {
+  words: 'resume',
+  summary: 'take new jobs again',
+  options: { ...DIR, ...JSON_FLAG },
+  examples: ['tenon agent resume --dir ./agent'],
+  async run(input) {
+    const now = await atDesk(folderOf(resume, input), (desk) => desk.resume())
+    if (input.flag('json')) return print(input.io, JSON.stringify(now))
+    print(input.io, 'not paused: new jobs are taken')
+  },
+}

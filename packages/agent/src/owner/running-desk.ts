@@ -1,0 +1,62 @@
+import type { Identity } from '../identity.ts'
+import type { JobRunner } from '../job-runner.ts'
+import type { Journal } from '../journal.ts'
+import type { JournalEntry, JournalState } from '../journal-state.ts'
+import type { LogShipper } from '../log-shipper.ts'
+import type { Session } from '../session.ts'
+import type { InstallStore } from '../store/install-store.ts'
+import { setSecret } from '../store/sealing.ts'
+import { describeAgent } from './agent-status.ts'
+import type { OwnerDesk } from './desk.ts'
+import type { LastStart } from './last-start.ts'
+import { listSecrets, noInstallStore, noSuchJob } from './secrets.ts'
+
+export interface RunningDeskContext {
+  identity: Identity
+  start: LastStart
+  slots: number
+  journal: Journal<JournalEntry>
+  state: JournalState
+  runner: JobRunner
+  shipper: LogShipper
+  session: Session
+  /** Install agents only. */
+  store: InstallStore | undefined
+  clock: () => number
+}
+
+/** The owner's desk inside the running agent. */
+export function createRunningDesk(context: RunningDeskContext): OwnerDesk {
+  const { identity, start, journal, state, runner, shipper, session, clock } = context
+  const store = () => {
+    if (!context.store) throw noInstallStore(identity.role)
+    return context.store
+  }
+  const turn = async (since: string | null) => {
+    await journal.append({ type: 'paused', since })
+    return { pausedSince: since }
+  }
+  return {
+    status: async () =>
+      describeAgent({
+        identity,
+        state,
+        start,
+        pid: process.pid,
+        live: {
+          connectedSince: session.connectedSince,
+          slots: { used: runner.running, total: context.slots },
+          logBytes: shipper.unacknowledgedBytes,
+        },
+      }),
+    secrets: async () => listSecrets(store()),
+    setSecret: async (name, value) => setSecret(store(), name, value),
+    async stopJob(jobId) {
+      const held = await runner.stopHere(jobId)
+      if (!held) throw noSuchJob(jobId)
+      return { jobId, state: held.state }
+    },
+    pause: () => turn(state.paused ?? new Date(clock()).toISOString()),
+    resume: () => turn(null),
+  }
+}

@@ -1,0 +1,224 @@
+import { createHash } from 'node:crypto'
+import { cpSync, existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { runTenon } from './command.ts'
+import { auditOf } from './expectations.ts'
+import { processesOf } from './leftovers.ts'
+import { buildPrograms } from './programs.ts'
+import { createInstall } from './scenario.ts'
+import { INSTALL, Stage } from './stage.ts'
+import { makeTemplate, type Template } from './template.ts'
+import { until } from './until.ts'
+
+const root = fileURLToPath(new URL('../../..', import.meta.url))
+const clusterUrl = process.env['TENON_TEST_POSTGRES_URL'] ?? ''
+const SUPERSEDED = 3
+
+/** `web` makes a password of its own; `api` tells what it found of that and of the secret; `worker` works while `hold` is there. */
+const JOB = `
+import http from 'node:http'
+import { createHash, randomUUID } from 'node:crypto'
+import { existsSync, readFileSync } from 'node:fs'
+const token = readFileSync(process.env.TENON_JOB_TOKEN_FILE, 'utf8')
+const call = (method, path, body) => new Promise((resolve, reject) => {
+  const options = { socketPath: process.env.TENON_JOB_URL.slice(5), method, path, headers: { authorization: 'Bearer ' + token } }
+  const request = http.request(options, (response) => {
+    let text = ''
+    response.on('data', (part) => (text += part))
+    response.on('end', () => resolve(response.statusCode === 200 ? JSON.parse(text) : undefined))
+  })
+  request.on('error', reject)
+  request.end(body && JSON.stringify(body))
+})
+const sha256 = (text) => text === undefined ? 'none' : createHash('sha256').update(text).digest('hex')
+const { kind, operations } = await call('GET', '/v1/manifest')
+const component = kind === 'deploy' ? operations[0].component : undefined
+if (component === 'web') await call('PUT', '/v1/outputs', { password: { value: randomUUID(), sensitive: true } })
+if (component === 'api') {
+  const secret = await call('GET', '/v1/secrets/api-key')
+  const web = await call('GET', '/v1/outputs/web')
+  await call('PUT', '/v1/outputs', {
+    secret: { value: sha256(secret?.value), sensitive: false },
+    password: { value: sha256(web?.password.value), sensitive: false },
+  })
+}
+if (component === 'worker') {
+  while (existsSync(new URL('hold', import.meta.url))) await new Promise((resolve) => setTimeout(resolve, 50))
+}
+await call('PUT', '/v1/result', { ok: true, message: 'worked', data: {} })
+`
+
+let dist: string
+let removePrograms: () => void = () => undefined
+let template: Template
+let stage: Stage
+let programs: string
+
+beforeAll(async () => {
+  const built = await buildPrograms(root)
+  dist = built.dist
+  removePrograms = built.remove
+  template = await makeTemplate({ dist, clusterUrl })
+}, 120_000)
+afterAll(async () => {
+  await template?.remove()
+  removePrograms()
+})
+
+beforeEach(async () => {
+  stage = new Stage({ dist, serverEnv: { TENON_LEASE_SECONDS: '4' } })
+  await stage.begin(template)
+  programs = stage.world.folder('programs')
+  writeFileSync(join(programs, 'job.mjs'), JOB)
+  await createInstall(stage, { web: {}, api: { needs: ['web'] }, worker: {} })
+})
+afterEach(() => stage.end())
+
+const folder = (name: string) => join(stage.dir, name)
+
+function startAgent(name: string) {
+  const env = { TENON_PROGRAMS_DIR: programs }
+  return stage.world.startAgent(stage.server, { name, role: { install: INSTALL }, runtime: 'process', env })
+}
+
+async function tenon(...args: string[]): Promise<string> {
+  const { code, output } = await runTenon(stage, args)
+  if (code !== 0)
+    throw new Error(`tenon ${args.join(' ')} ended with ${code}: ${output}\n${stage.lastWords()}`)
+  return output
+}
+
+async function setSecret(value: string): Promise<void> {
+  const file = folder('value')
+  writeFileSync(file, value, { mode: 0o600 })
+  await tenon('installs', 'secrets', 'set', INSTALL, 'api-key', '--file', file)
+}
+
+async function secretDelivered(version: number): Promise<void> {
+  await until(`version ${version} of the secret to be delivered`, async () => {
+    const { items } = await stage.client.call('secrets.list', { params: { ref: INSTALL } })
+    return items.some((secret) => secret.version === version && secret.delivered)
+  })
+}
+
+async function deploy(component: string): Promise<void> {
+  await stage.client.call('deploys.create', { params: { ref: INSTALL }, body: { components: [component] } })
+}
+
+async function outputsOf(component: string): Promise<Record<string, unknown>> {
+  const install = await stage.client.call('installs.get', { params: { ref: INSTALL } })
+  const found = install.components.find(({ name }) => name === component)?.outputs ?? {}
+  return Object.fromEntries(Object.entries(found).map(([name, output]) => [name, output.value]))
+}
+
+/** As a machine that burns: the agent, whatever it had started, and the disk. */
+async function destroyMachine(
+  name: string,
+  agent: { kill(signal: 'SIGKILL'): void; exited: Promise<number> },
+) {
+  agent.kill('SIGKILL')
+  await agent.exited
+  for (const { pid } of processesOf(folder(name))) process.kill(pid, 'SIGKILL')
+  await until('the jobs to be gone', () => processesOf(folder(name)).length === 0)
+  rmSync(folder(name), { recursive: true, force: true, maxRetries: 5 })
+}
+
+describe('an install whose agent lost its machine', { timeout: 120_000 }, () => {
+  it('goes on with a new agent, restored from what the customer exported while the old one ran', async () => {
+    const first = await startAgent('first')
+    await stage.untilRun('succeeded')
+    const before = await outputsOf('api')
+    expect(before).toEqual({
+      secret: sha256Of(undefined),
+      password: expect.stringMatching(/^[0-9a-f]{64}$/) as string,
+    })
+    await setSecret('the first value')
+    await secretDelivered(1)
+    const { recipient } = await stage.client.call('installs.recipient', { params: { ref: INSTALL } })
+
+    writeFileSync(join(programs, 'hold'), '')
+    await deploy('worker')
+    const lost = await stage.untilJob('deploy:worker', 'running')
+    const status = JSON.parse(await tenon('agent', 'status', '--json', '--dir', folder('first'))) as {
+      agentId: string
+      jobs: object[]
+    }
+    expect(status).toMatchObject({
+      running: true,
+      jobs: [{ jobId: lost.id, kind: 'deploy', component: 'worker', state: 'running' }],
+      runtime: { name: 'process' },
+    })
+
+    const key = folder('customer.key')
+    const to = (await tenon('agent', 'keygen', '--out', key)).split('\n')[0]!
+    await tenon('agent', 'export', '--dir', folder('first'), '--to', to, '--out', folder('store.age'))
+    mkdirSync(folder('ghost'), { mode: 0o700 })
+    for (const file of ['identity.json', 'agent.key'])
+      cpSync(join(folder('first'), file), join(folder('ghost'), file))
+    await destroyMachine('first', first)
+    rmSync(join(programs, 'hold'))
+    await stage.untilJob('deploy:worker', 'lost')
+    await setSecret('sealed to the old agent')
+
+    const second = folder('second')
+    await tenon('agent', 'restore', '--dir', second, '--from', folder('store.age'), '--identity-file', key)
+    await startAgent('second')
+    await secretDelivered(2)
+    const after = await stage.client.call('installs.recipient', { params: { ref: INSTALL } })
+    expect(after.recipient).toBe(recipient)
+    expect(after.agentId).not.toBe(status.agentId)
+    const ghost = await startAgent('ghost')
+    expect(await ghost.exited).toBe(SUPERSEDED)
+
+    expect((await stage.job('deploy:worker'))?.status).toBe('lost')
+    const body = { outcome: 'failed', reason: 'its machine burned' } as const
+    await stage.client.call('jobs.settle', { params: { id: lost.id }, body })
+    await stage.untilRun('failed')
+    await deploy('api')
+    await stage.untilRun('succeeded')
+    expect(await outputsOf('api')).toEqual({ ...before, secret: sha256Of('sealed to the old agent') })
+
+    const entries = await auditOf(stage)
+    const of = (action: string, id: string) =>
+      entries.find((entry) => entry.action === action && entry.subject.id === id)
+    expect(of('agent.enrolled', after.agentId)?.details).toMatchObject({ replaces: [status.agentId] })
+    expect(of('job.lost', lost.id)).toBeDefined()
+    expect(of('job.failed', lost.id)?.details).toMatchObject({ reason: 'forced', forced: true })
+    await tenon('audit', 'verify', '--all')
+    expect(existsSync(folder('first'))).toBe(false)
+  })
+})
+
+describe('the customer’s own switch', { timeout: 120_000 }, () => {
+  it('stops a job and then all new ones; server and audit say who did it', async () => {
+    writeFileSync(join(programs, 'hold'), '')
+    const agent = await startAgent('agent')
+    const dir = ['--dir', folder('agent')]
+    const job = await stage.untilJob('deploy:worker', 'running')
+    await tenon('agent', 'jobs', 'stop', job.id, ...dir)
+    const ended = await stage.untilJob('deploy:worker', 'canceled')
+    expect(ended).toMatchObject({ reason: 'canceled' })
+    expect(ended.message).toMatch(/^The customer stopped the job/)
+    await until('the run to end', async () => (await stage.run()).finishedAt !== null)
+
+    await tenon('agent', 'pause', ...dir)
+    await agent.stop()
+    await startAgent('agent')
+    rmSync(join(programs, 'hold'))
+    await deploy('worker')
+    await stage.untilRun('failed')
+    const refused = (await auditOf(stage)).find(({ details }) => details['refusal'] === 'policy')
+    expect(refused).toMatchObject({
+      details: { reason: 'refused', message: expect.stringContaining('paused') as string },
+    })
+    await tenon('agent', 'resume', ...dir)
+    await deploy('worker')
+    await stage.untilRun('succeeded')
+  })
+})
+
+function sha256Of(text: string | undefined): string {
+  return text === undefined ? 'none' : createHash('sha256').update(text).digest('hex')
+}

@@ -1,0 +1,18 @@
+import { expect, test } from 'vitest'
+import { seatsOf } from './jobs.ts'
+
+const claim = (pool: string, limit: number) => ({ agentId: 'a', sessionId: 's', pool, limit })
+
+test('claims of one pool take turns until each has as many seats as it has slots', () => {
+  expect(seatsOf([claim('build', 3), claim('build', 1), claim('build', 2)])).toEqual([
+    { pool: 'build', claims: [0, 1, 2, 0, 2, 0] },
+  ])
+})
+
+test('pools do not mix, and a claim for nothing has no seat', () => {
+  expect(seatsOf([claim('build', 1), claim('install:x', 2), claim('setup', 0)])).toEqual([
+    { pool: 'build', claims: [0] },
+    { pool: 'install:x', claims: [1, 1] },
+    { pool: 'setup', claims: [] },
+  ])
+})

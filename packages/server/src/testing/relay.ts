@@ -1,0 +1,58 @@
+import { once } from 'node:events'
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+
+/** A TCP way to a database that can be cut and stalled, so that a server sees its database go away. */
+export interface Relay {
+  url: string
+  /** Every connection breaks and none is taken. */
+  cut(): void
+  /** Connections stay and new ones are taken, but no byte passes. */
+  stall(): void
+  restore(): void
+  close(): Promise<void>
+}
+
+export async function startRelay(targetUrl: string): Promise<Relay> {
+  const target = new URL(targetUrl)
+  const sockets = new Set<Socket>()
+  let mode: 'open' | 'cut' | 'stalled' = 'open'
+  const keep = (socket: Socket) => {
+    sockets.add(socket)
+    socket.on('error', () => socket.destroy())
+    socket.on('close', () => sockets.delete(socket))
+    return socket
+  }
+  const server = createServer((incoming) => {
+    keep(incoming)
+    if (mode === 'cut') return void incoming.destroy()
+    const outgoing = keep(connect(Number(target.port), target.hostname))
+    incoming.on('data', (bytes) => mode === 'open' && outgoing.write(bytes))
+    outgoing.on('data', (bytes) => mode === 'open' && incoming.write(bytes))
+    incoming.on('close', () => outgoing.destroy())
+    outgoing.on('close', () => incoming.destroy())
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const url = new URL(targetUrl)
+  url.hostname = '127.0.0.1'
+  url.port = String((server.address() as AddressInfo).port)
+  const breakAll = () => sockets.forEach((socket) => socket.destroy())
+  return {
+    url: url.toString(),
+    cut() {
+      mode = 'cut'
+      breakAll()
+    },
+    stall: () => void (mode = 'stalled'),
+    restore() {
+      // What was dropped while stalled cannot be made good: those connections end.
+      if (mode === 'stalled') breakAll()
+      mode = 'open'
+    },
+    async close() {
+      mode = 'cut'
+      breakAll()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
