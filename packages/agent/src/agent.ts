@@ -103,7 +103,7 @@ class RunningAgent implements Agent {
     )
     const secrets = await this.#openStore(identity)
     const { journal, state } = await this.#openJournal()
-    const socket = await prepareSocket(config.dir, os.tmpdir())
+    const socket = await prepareSocket(config.dir, os.tmpdir(), runtime.jobGroup)
 
     let channel: Channel | undefined
     const send = (frame: AgentFrame) => channel?.send(frame) ?? false
@@ -123,6 +123,7 @@ class RunningAgent implements Agent {
     const deskContext = { config, identity, journal, credentials, store: secrets?.store, send, clock }
     const api = await serveJobApi({
       socket,
+      jobGroup: runtime.jobGroup,
       authenticate: (token) => {
         const life = runner.authenticate(token)
         return life && createJobDesk(deskContext, life)
@@ -197,6 +198,7 @@ class RunningAgent implements Agent {
         apiSocket: socket,
         hostSocket: config.hostSocket,
         lentPaths: config.lentPaths,
+        isContainer: runtime.name === 'docker' || runtime.name === 'kubernetes',
         isFake: runtime.name === 'fake',
       },
       maxLogBytes: config.maxLogBytes,

@@ -44,3 +44,31 @@ describe('the configuration', () => {
     expect(read).toThrow(expect.objectContaining({ code: 'bad_config', remedy: expect.any(String) }))
   })
 })
+
+describe('the docker runtime', () => {
+  const image = `registry.example/tenon/job@sha256:${'a'.repeat(64)}`
+
+  it('takes the first usual socket that is there, or the one it is told', () => {
+    const env = { TENON_RUNTIME: 'docker', TENON_JOB_IMAGE: image }
+    expect(readConfig(flags, { ...env, XDG_RUNTIME_DIR: '/run/user/7' }, '/opt').docker).toEqual({
+      socketPaths: ['/var/run/docker.sock', '/run/podman/podman.sock', '/run/user/7/podman/podman.sock'],
+      image,
+      workBytes: undefined,
+    })
+    const told = { ...env, TENON_DOCKER_SOCKET: '/run/my.sock', TENON_WORK_BYTES: '2000000' }
+    expect(readConfig(flags, told, '/opt').docker).toEqual({
+      socketPaths: ['/run/my.sock'],
+      image,
+      workBytes: 2_000_000,
+    })
+  })
+
+  it('is left out of the settings of another runtime', () => {
+    expect(readConfig(flags, { TENON_JOB_IMAGE: image }, '/opt').docker).toBeUndefined()
+  })
+
+  it.each([undefined, 'tenon/job:latest', 'tenon/job@sha256:12'])('refuses the image %s', (named) => {
+    const read = () => readConfig(flags, { TENON_RUNTIME: 'docker', TENON_JOB_IMAGE: named }, '/opt')
+    expect(read).toThrow(/TENON_JOB_IMAGE must name the image of jobs by digest/)
+  })
+})

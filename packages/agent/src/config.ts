@@ -11,7 +11,9 @@ export interface AgentConfig {
   dir: string
   /** Needed once, to enrol; the file is read only then. */
   joinToken: { value: string } | { file: string } | undefined
-  runtime: 'process' | 'fake'
+  runtime: 'process' | 'docker' | 'fake'
+  /** Set when the runtime is `docker`. */
+  docker?: DockerSettings | undefined
   slots: number
   /** The install's own registry; absent on build and setup agents. */
   registry: RegistrySettings | undefined
@@ -30,6 +32,17 @@ export interface AgentConfig {
   clockSkewMs: number
 }
 
+export interface DockerSettings {
+  /** Where the engine may listen; the first that is there is used. */
+  socketPaths: string[]
+  /** The image that jobs run in, by digest or id. */
+  image: string
+  /** Bounds what a job writes; without it a job works on the disk. */
+  workBytes: number | undefined
+}
+
+const DOCKER_SOCKETS = ['/var/run/docker.sock', '/run/podman/podman.sock']
+
 type Environment = Record<string, string | undefined>
 
 const optionalText = z
@@ -42,7 +55,9 @@ const settings = z.object({
   dir: z.string({ error: 'is needed: the folder of this agent' }).min(1),
   joinToken: optionalText,
   joinTokenFile: optionalText,
-  runtime: z.enum(['process', 'fake']).default('process'),
+  runtime: z.enum(['process', 'docker', 'fake']).default('process'),
+  jobImage: optionalText,
+  workBytes: z.coerce.number().int().min(1_048_576).optional(),
   slots: z.coerce.number().int().min(1).max(10_000).default(4),
   registryUrl: z.url({ protocol: /^https?$/ }).optional(),
   registryKeyFile: optionalText,
@@ -62,6 +77,8 @@ const SOURCES: Record<keyof z.infer<typeof settings>, { flag?: string; variable:
   joinToken: { variable: 'TENON_JOIN_TOKEN' },
   joinTokenFile: { flag: 'join-token-file', variable: 'TENON_JOIN_TOKEN_FILE' },
   runtime: { flag: 'runtime', variable: 'TENON_RUNTIME' },
+  jobImage: { variable: 'TENON_JOB_IMAGE' },
+  workBytes: { variable: 'TENON_WORK_BYTES' },
   slots: { flag: 'slots', variable: 'TENON_SLOTS' },
   registryUrl: { variable: 'TENON_REGISTRY_URL' },
   registryKeyFile: { variable: 'TENON_REGISTRY_KEY_FILE' },
@@ -89,6 +106,7 @@ export function readConfig(argv: string[], env: Environment, programs: string): 
     dir,
     joinToken: joinTokenOf(value.joinToken, value.joinTokenFile),
     runtime: value.runtime,
+    docker: value.runtime === 'docker' ? dockerSettings(value, env) : undefined,
     slots: value.slots,
     registry:
       value.registryUrl && value.registryKeyFile
@@ -125,6 +143,21 @@ function collect(argv: string[], env: Environment): Record<string, string | unde
   })
   delete env['TENON_JOIN_TOKEN']
   return Object.fromEntries(given)
+}
+
+function dockerSettings({ jobImage, workBytes }: z.infer<typeof settings>, env: Environment): DockerSettings {
+  if (jobImage === undefined || !/(^|@)sha256:[0-9a-f]{64}$/.test(jobImage)) {
+    throw bad('TENON_JOB_IMAGE must name the image of jobs by digest (name@sha256:…) or id (sha256:…)')
+  }
+  return { socketPaths: dockerSockets(env), image: jobImage, workBytes }
+}
+
+/** Docker's usual place, Podman's, and that of a Podman of this user. */
+export function dockerSockets(env: Environment): string[] {
+  const told = env['TENON_DOCKER_SOCKET']
+  if (told) return [path.resolve(told)]
+  const userFolder = env['XDG_RUNTIME_DIR']
+  return [...DOCKER_SOCKETS, ...(userFolder ? [path.join(userFolder, 'podman/podman.sock')] : [])]
 }
 
 function joinTokenOf(value: string | undefined, file: string | undefined): AgentConfig['joinToken'] {

@@ -11,6 +11,8 @@ export interface JobSpecSettings {
   apiSocket: string
   hostSocket: string | undefined
   lentPaths: string[]
+  /** An engine runs its image's own program, which the image brings with it. */
+  isContainer: boolean
   /** The fake runtime takes its behaviour from the component's configuration. */
   isFake: boolean
 }
@@ -21,7 +23,7 @@ export function buildJobSpec(manifest: JobManifest, token: string, settings: Job
   return {
     jobId: manifest.jobId,
     fence: manifest.fence,
-    command: [settings.node, path.join(programs, 'job.mjs')],
+    command: settings.isContainer ? [] : [settings.node, path.join(programs, 'job.mjs')],
     env: {
       TENON_JOB_URL: `unix:${apiSocket}`,
       TENON_JOB_TOKEN_FILE: 'token',
@@ -32,7 +34,7 @@ export function buildJobSpec(manifest: JobManifest, token: string, settings: Job
     // A socket can be connected to through a read-only mount; a job must not be able to put another in its place.
     mounts: [
       { path: path.dirname(apiSocket), writable: false },
-      { path: programs, writable: false },
+      ...(settings.isContainer ? [] : [{ path: programs, writable: false }]),
       ...(hostSocket === undefined ? [] : [{ path: path.dirname(hostSocket), writable: false }]),
       ...(manifest.kind === 'sandbox'
         ? settings.lentPaths.map((lent) => ({ path: lent, writable: true }))

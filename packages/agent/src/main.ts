@@ -6,7 +6,7 @@ import { isCommand, runCommand } from './commands/run-command.ts'
 import { readConfig, type AgentConfig } from './config.ts'
 import { AgentError } from './errors.ts'
 import { exitCodeOf } from './exit-codes.ts'
-import { createRuntime } from './runtime/create-runtime.ts'
+import { chooseRuntime, createRuntime } from './runtime/create-runtime.ts'
 
 const given = process.argv.slice(2)
 const args = given[0] === 'start' ? given.slice(1) : given
@@ -29,7 +29,8 @@ function configure(): AgentConfig {
 
 async function runAgent(config: AgentConfig): Promise<never> {
   const log = pino({ name: 'agent', level: config.logLevel }, pino.destination({ fd: 2, sync: true }))
-  const agent = createAgent({ config, runtime: createRuntime(config.runtime, config.dir, log), log })
+  const runtime = createRuntime(chooseRuntime(config), config.dir, log)
+  const agent = createAgent({ config, runtime, log })
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void agent.stop())
   await agent.start()
   process.exit(await agent.done)

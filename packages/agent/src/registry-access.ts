@@ -34,13 +34,31 @@ export async function installRegistryBearer(
   manifest: JobManifest,
   proxy: ProxySettings,
 ): Promise<string> {
-  const url = new URL('token', withSlash(settings.url))
   const { timeoutSeconds, graceSeconds } = manifest.limits
-  const body = {
+  const ttlSeconds = Math.min(timeoutSeconds + graceSeconds, 86_400)
+  return askForBearer(settings, proxy, {
     subject: manifest.jobId,
-    ttlSeconds: Math.min(timeoutSeconds + graceSeconds, 86_400),
+    ttlSeconds,
     repositories: grantsFor(manifest),
-  }
+  })
+}
+
+/** A short bearer to pull one repository of the install registry, for the engine that runs jobs. */
+export async function pullBearer(
+  settings: RegistrySettings,
+  repository: string,
+  proxy: ProxySettings,
+): Promise<string> {
+  const repositories: RepositoryGrant[] = [{ name: repository, actions: ['pull'] }]
+  return askForBearer(settings, proxy, { subject: 'engine', ttlSeconds: 3600, repositories })
+}
+
+async function askForBearer(
+  settings: RegistrySettings,
+  proxy: ProxySettings,
+  body: { subject: string; ttlSeconds: number; repositories: RepositoryGrant[] },
+): Promise<string> {
+  const url = new URL('token', withSlash(settings.url))
   let answer: JsonAnswer
   try {
     const key = (await readFile(settings.keyFile, 'utf8')).trim()

@@ -1,9 +1,10 @@
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { pino } from 'pino'
+import { dockerSockets } from '../config.ts'
 import { AgentError } from '../errors.ts'
 import type { AgentFolder } from '../owner/stopped-desk.ts'
-import { createRuntime } from '../runtime/create-runtime.ts'
+import { createRuntime, type EngineChoice } from '../runtime/create-runtime.ts'
 
 /** What a command may touch of the process it runs in. */
 export interface CommandIo {
@@ -94,9 +95,17 @@ export function folderOf(command: Pick<Command, 'words'>, input: CommandInput): 
     dir,
     storeKeyFile: key ? path.resolve(key) : path.join(dir, 'store.key'),
     clock: io.clock,
-    runtime: (name) =>
-      name === 'process' || name === 'fake' ? createRuntime(name, dir, pino({ level: 'silent' })) : undefined,
+    runtime: (name) => {
+      const choice = runtimeChoice(name, io.env)
+      return choice && createRuntime(choice, dir, pino({ level: 'silent' }))
+    },
   }
+}
+
+/** A job is only stopped here, so that no image is needed. */
+function runtimeChoice(name: string, env: CommandIo['env']): 'process' | 'fake' | EngineChoice | undefined {
+  if (name === 'process' || name === 'fake') return name
+  return name === 'docker' ? { socketPaths: dockerSockets(env), image: '' } : undefined
 }
 
 export function print(io: CommandIo, ...lines: string[]): void {

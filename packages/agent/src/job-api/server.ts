@@ -1,4 +1,4 @@
-import { rm } from 'node:fs/promises'
+import { chmod, chown, rm } from 'node:fs/promises'
 import http, { type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Logger } from 'pino'
 import { AgentError } from '../errors.ts'
@@ -8,6 +8,8 @@ import { callRoute, type JobDesk } from './routes.ts'
 export interface JobApiOptions {
   /** In a folder that only this user can enter; a socket left there by an earlier life is replaced. */
   socket: string
+  /** May connect besides this user; see `Runtime.jobGroup`. */
+  jobGroup?: number | undefined
   /** The desk of the job this token belongs to, as long as it runs. */
   authenticate: (token: string) => JobDesk | undefined
   log: Logger
@@ -34,6 +36,7 @@ export async function serveJobApi(options: JobApiOptions): Promise<JobApi> {
     server.once('error', reject)
     server.listen(options.socket, resolve)
   })
+  if (options.jobGroup !== undefined) await openToGroup(options.socket, options.jobGroup)
   return {
     close: () =>
       new Promise((resolve) => {
@@ -41,6 +44,11 @@ export async function serveJobApi(options: JobApiOptions): Promise<JobApi> {
         server.closeAllConnections()
       }),
   }
+}
+
+async function openToGroup(socket: string, group: number): Promise<void> {
+  await chown(socket, process.getuid?.() ?? 0, group)
+  await chmod(socket, 0o660)
 }
 
 async function handle(

@@ -1,4 +1,4 @@
-import { lstat, mkdir } from 'node:fs/promises'
+import { chmod, chown, lstat, mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
 import { sha256 } from '../crypto.ts'
@@ -14,19 +14,26 @@ const memorySchema = z.object({ dir: z.string(), folder: z.string() })
  * The job API's socket. Running jobs know its path, so it is the same after a restart; where the agent's folder
  * is too deep for a socket, a short folder elsewhere takes its place, and is remembered.
  */
-export async function prepareSocket(dir: string, temporary: string): Promise<string> {
+export async function prepareSocket(dir: string, temporary: string, jobGroup?: number): Promise<string> {
   const memory = path.join(dir, 'api-folder.json')
   const folder = rememberedFolder(await readIfThere(memory), dir) ?? chooseFolder(dir, temporary)
-  await makePrivateFolder(folder)
+  await makePrivateFolder(folder, jobGroup)
   await replaceFile(memory, `${JSON.stringify({ dir: path.resolve(dir), folder })}\n`)
   return path.join(folder, 'job.sock')
 }
 
-export async function makePrivateFolder(folder: string): Promise<void> {
+/** Nobody but this user can enter it, and the group of jobs where one is named. */
+export async function makePrivateFolder(folder: string, jobGroup?: number): Promise<void> {
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const found = await lstat(folder)
-  const isOurs = found.isDirectory() && found.uid === process.getuid?.() && (found.mode & 0o077) === 0
+  // What an earlier life opened to the jobs' group is as safe as a folder of this user alone.
+  const strangers = found.gid === jobGroup ? 0o067 : 0o077
+  const isOurs = found.isDirectory() && found.uid === process.getuid?.() && (found.mode & strangers) === 0
   if (!isOurs) throw unsafe(folder)
+  if (jobGroup !== undefined) {
+    await chown(folder, found.uid, jobGroup)
+    await chmod(folder, 0o710)
+  }
 }
 
 /** A copy of the agent's folder must not take the socket of the one it was copied from. */

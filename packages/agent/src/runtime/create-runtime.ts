@@ -1,11 +1,43 @@
 import path from 'node:path'
 import type { Logger } from 'pino'
+import type { AgentConfig } from '../config.ts'
+import { sha256 } from '../crypto.ts'
+import { pullBearer } from '../registry-access.ts'
+import { createDockerRuntime } from './docker/docker-runtime.ts'
+import type { DockerRuntimeOptions } from './docker/docker-runtime.ts'
+import { splitReference } from './docker/pull-image.ts'
+import type { RegistryAuth } from './docker/pull-image.ts'
 import { createFakeRuntime } from './fake.ts'
 import { createProcessRuntime } from './process/process-runtime.ts'
 import type { Runtime } from './runtime.ts'
 
+export type EngineChoice = Omit<DockerRuntimeOptions, 'dir' | 'log' | 'agentKey'>
+
 /** The runtime of an agent's folder, where its jobs live on when the agent does not. */
-export function createRuntime(name: 'process' | 'fake', agentDir: string, log: Logger): Runtime {
+export function createRuntime(
+  choice: 'process' | 'fake' | EngineChoice,
+  agentDir: string,
+  log: Logger,
+): Runtime {
   const dir = path.join(agentDir, 'jobs')
-  return name === 'fake' ? createFakeRuntime({ dir }) : createProcessRuntime({ dir, log })
+  if (choice === 'fake') return createFakeRuntime({ dir })
+  if (choice === 'process') return createProcessRuntime({ dir, log })
+  const agentKey = sha256(Buffer.from(path.resolve(agentDir))).slice(0, 16)
+  return createDockerRuntime({ ...choice, dir, log, agentKey })
+}
+
+export function chooseRuntime(config: AgentConfig): 'process' | 'fake' | EngineChoice {
+  const { docker, runtime } = config
+  if (docker !== undefined) return { ...docker, registryAuth: (image) => registryLogin(config, image) }
+  return runtime === 'fake' ? 'fake' : 'process'
+}
+
+/** Images of the install's own registry are pulled with a login of the agent's making, others with none. */
+async function registryLogin(
+  { registry, proxy }: AgentConfig,
+  image: string,
+): Promise<RegistryAuth | undefined> {
+  const { host, repository } = splitReference(image)
+  if (registry === undefined || new URL(registry.url).host !== host) return undefined
+  return { username: 'tenon', password: await pullBearer(registry, repository, proxy) }
 }

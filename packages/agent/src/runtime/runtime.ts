@@ -7,6 +7,8 @@ import type { JobEndReason } from '@tenon/core'
  */
 export interface Runtime {
   readonly name: 'process' | 'fake' | 'docker' | 'kubernetes'
+  /** The group that jobs have when their user is not the agent's own: the job API's socket must be open to it. */
+  readonly jobGroup?: number | undefined
   /** What this runtime confines a job with, in words, for `tenon doctor` and the job's record. */
   describe(): Promise<RuntimeDescription>
   /** Throws `RuntimeError` with reason `start` or `image` when the job could not be started; nothing is left then. */
@@ -26,7 +28,7 @@ export interface Runtime {
 export interface JobSpec {
   jobId: string
   fence: number
-  /** The fixed program of the `process` runtime; an engine runs its image's own. */
+  /** The fixed program of the `process` runtime; empty for the image's own, which an engine runs. */
   command: string[]
   /** By digest, from the install registry; absent on `process`. */
   image?: string
