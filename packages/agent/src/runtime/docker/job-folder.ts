@@ -1,21 +1,9 @@
-import { randomUUID } from 'node:crypto'
-import {
-  chmod,
-  chown,
-  link,
-  mkdir,
-  open,
-  readdir,
-  readFile,
-  rename,
-  rm,
-  unlink,
-  writeFile,
-} from 'node:fs/promises'
+import { chmod, chown, mkdir, open, readdir, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
 import { JOB_END_REASONS } from '@tenon/core'
 import type { JobExit } from '../runtime.ts'
+import { keepFirst, placeFile, readJson, readText } from '../job-files.ts'
 
 /** Where everything of one job lies on the host. `work` is seen under the same path inside the container. */
 export interface JobFolder {
@@ -166,37 +154,4 @@ function parentsBelow(folder: string, file: string): string[] {
     .split(path.sep)
     .filter((part) => part !== '')
   return parts.map((_, index) => path.join(folder, ...parts.slice(0, index + 1)))
-}
-
-/** Whole or not at all, also when two write the same file at once. */
-async function placeFile(file: string, content: string, place: Place = rename): Promise<void> {
-  const draft = `${file}.${randomUUID()}`
-  await writeFile(draft, content, { mode: 0o600, flag: 'wx' })
-  await place(draft, file)
-}
-
-type Place = (draft: string, file: string) => Promise<void>
-
-async function keepFirst(draft: string, file: string): Promise<void> {
-  await link(draft, file).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error
-  })
-  await unlink(draft)
-}
-
-async function readText(file: string): Promise<string | undefined> {
-  return readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined
-    throw error
-  })
-}
-
-async function readJson<T>(file: string, schema: z.ZodType<T>): Promise<T | undefined> {
-  const text = await readText(file)
-  if (text === undefined) return undefined
-  try {
-    return schema.parse(JSON.parse(text))
-  } catch {
-    return undefined
-  }
 }

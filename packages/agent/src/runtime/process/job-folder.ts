@@ -1,9 +1,9 @@
-import { randomUUID } from 'node:crypto'
-import { link, mkdir, readdir, readFile, rename, rm, unlink, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
 import type { ExitFacts } from './exit-reason.ts'
 import type { ProcessIdentity } from './processes.ts'
+import { keepFirst, placeFile, readJson, readText } from '../job-files.ts'
 
 /** Where everything of one job lies. `run` is the launcher's, `work` the only part that a confined job sees. */
 export interface JobFolder {
@@ -132,38 +132,5 @@ export async function readExit(folder: JobFolder): Promise<ExitFacts | undefined
     oomKills: Number(oomKills),
     overMemory: (await readText(path.join(folder.run, 'over-memory'))) !== undefined,
     stopReason: stop === 'timeout' || stop === 'canceled' ? stop : undefined,
-  }
-}
-
-/** Whole or not at all, also when two write the same file at once. */
-async function placeFile(file: string, content: string, place: Place = rename): Promise<void> {
-  const draft = `${file}.${randomUUID()}`
-  await writeFile(draft, content, { mode: 0o600, flag: 'wx' })
-  await place(draft, file)
-}
-
-type Place = (draft: string, file: string) => Promise<void>
-
-async function keepFirst(draft: string, file: string): Promise<void> {
-  await link(draft, file).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error
-  })
-  await unlink(draft)
-}
-
-async function readText(file: string): Promise<string | undefined> {
-  return readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined
-    throw error
-  })
-}
-
-async function readJson<T>(file: string, schema: z.ZodType<T>): Promise<T | undefined> {
-  const text = await readText(file)
-  if (text === undefined) return undefined
-  try {
-    return schema.parse(JSON.parse(text))
-  } catch {
-    return undefined
   }
 }
