@@ -3,6 +3,7 @@ import { signingBytes } from '@tenon/core'
 import helmet from '@fastify/helmet'
 import rateLimit from '@fastify/rate-limit'
 import Fastify, {
+  LogController,
   type FastifyError,
   type FastifyInstance,
   type FastifyReply,
@@ -42,7 +43,7 @@ export async function createHttp(
 ): Promise<FastifyInstance> {
   const app = Fastify({
     loggerInstance: context.log.child({ part: 'http' }),
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true }),
     genReqId: () => randomUUID(),
     bodyLimit: MAX_BODY,
     trustProxy: context.config.trustProxy,

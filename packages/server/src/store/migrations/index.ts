@@ -1,9 +1,5 @@
 import type { Migration } from '../migrate.ts'
 import { initial } from './0001-initial.ts'
-import { auditAppend } from './0002-audit-append.ts'
 
 /** In order, and never changed once released: the database remembers the checksum of each. */
-export const migrations: Migration[] = [
-  { name: '0001-initial', sql: initial },
-  { name: '0002-audit-append', sql: auditAppend },
-]
+export const migrations: Migration[] = [{ name: '0001-initial', sql: initial }]
