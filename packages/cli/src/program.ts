@@ -15,6 +15,7 @@ import { addLogin } from './commands/login.ts'
 import { addLogs } from './commands/logs.ts'
 import { addRuns } from './commands/runs.ts'
 import { addServer } from './commands/server.ts'
+import { addKeys } from './commands/keys.ts'
 import { addTokens } from './commands/tokens.ts'
 import { examples } from './help-text.ts'
 
@@ -61,6 +62,7 @@ const COMMANDS: readonly ((program: Command, cli: Cli) => void)[] = [
   addJobs,
   addLogs,
   addAudit,
+  addKeys,
   addTokens,
   addServer,
   addAgent,

@@ -12,7 +12,6 @@ const joinToken = { joinToken: 'tenonjoin.x', expiresAt: AT }
 beforeEach(async () => {
   home = await createHome()
   api = await startApi({
-    'server.info': () => serverInfo(),
     'apps.list': () => page(app()),
     'apps.get': () => app(),
     'builds.list': () => page(build()),
@@ -39,6 +38,8 @@ beforeEach(async () => {
     'agents.list': () => page(agent()),
     'agents.joinToken': () => joinToken,
     'agents.revoke': () => agent({ status: 'revoked' }),
+    'server.info': () => serverInfo({ keys: KEYS }),
+    'keys.rotate': () => ({ keys: KEYS }),
     'tokens.list': () => page(token()),
     'tokens.create': () => ({ token: token(), secret: 'tenon_secret' }),
     'tokens.revoke': () => token({ revokedAt: AT }),
@@ -47,6 +48,7 @@ beforeEach(async () => {
 afterEach(() => api.stop())
 
 const JOB = testId('job')
+const KEYS = [{ keyId: testId('key'), publicKey: 'AAAA', signedBy: null, signature: null }]
 const RUN = testId('run')
 
 /** Command, what a person sees, and the API's value that a program gets. */
@@ -95,6 +97,8 @@ const COMMANDS: [string[], RegExp, unknown][] = [
   [['agent', 'list'], /build +connected .+ 1\/4/, page(agent())],
   [['agent', 'join-token', '--role', 'build'], /^tenonjoin\.x\n$/, joinToken],
   [['agent', 'revoke', testId('agent')], /build on builder\) is revoked/, agent({ status: 'revoked' })],
+  [['keys', 'list'], /[0-9a-f]{64} +nobody: it is the first/, { keys: KEYS }],
+  [['keys', 'rotate', '--yes'], /nobody: it is the first/, { keys: KEYS }],
   [['tokens', 'list'], /ci +operator +active +never/, page(token())],
   [
     ['tokens', 'create', 'ci', '--role', 'operator'],
