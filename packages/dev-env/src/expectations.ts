@@ -18,7 +18,9 @@ async function checkJob(stage: Stage, step: string, expected: ExpectedJob): Prom
   const { status, reason, exitCode, fence } = expected
   const differs = (name: keyof Job, wanted: unknown) => {
     if (wanted !== undefined && job[name] !== wanted)
-      throw new Error(`${step}: ${name} is ${String(job[name])} (${job.message}), not ${String(wanted)}`)
+      throw new Error(
+        `${step}: ${name} is ${JSON.stringify(job[name])} (${job.message}), not ${JSON.stringify(wanted)}`,
+      )
   }
   differs('status', status)
   differs('reason', reason)

@@ -95,7 +95,7 @@ async function checkReports(stage: Stage, jobs: Job[], entries: AuditEntry[]): P
     const report = details['report'] as { agentId: string; logBytes: number } | undefined
     if (!report) continue
     const key = agents.find((agent) => agent.agentId === report.agentId)?.publicKey
-    if (!key || !verify(key, signingBytes('job-report/1', report), String(details['signature'])))
+    if (!key || !verify(key, signingBytes('job-report/1', report), details['signature'] as string))
       throw new Error(`the report on ${subject.id} is not signed by its agent`)
     const job = jobs.find(({ id }) => id === subject.id)!
     if (job.logBytes !== report.logBytes)

@@ -102,5 +102,6 @@ describe('the wire', () => {
     await until('the server to have it', () => server !== undefined)
     server?.terminate()
     await once(socket, 'close')
+    expect(socket.readyState).toBe(socket.CLOSED)
   })
 })

@@ -134,7 +134,7 @@ describe.skipIf(!hasSkopeo)('layouts and skopeo (skipped where it is not install
   })
   afterAll(() => world.close())
 
-  it('it reads the folders and tars we write, and we read the tars it writes', async () => {
+  it('reads the folders and tars we write, and we read the tars it writes', async () => {
     const { url } = await world.start({ authorize: async () => ({ ok: true }) })
     const end = { client: world.client({ url }, 'x'), repository: 'apps/image' }
     const rootfs = { type: 'layers', diff_ids: [] }

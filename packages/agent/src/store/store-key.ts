@@ -19,7 +19,7 @@ export async function loadStoreKey(options: {
   if (!options.create) {
     throw new StoreError(
       'key_missing',
-      `There is no store key at ${options.file}. Put the key of this install there; without it the store cannot be read.`,
+      `There is no store key at ${options.file}. Name the file that the agent uses with TENON_STORE_KEY_FILE; without the key of this install the store cannot be read.`,
     )
   }
   await makeKeyFile(options.file)

@@ -62,7 +62,7 @@ export async function openWire(url: string): Promise<TestWire> {
   const socket = new WebSocket(`${url.replace('http', 'ws')}/agent/v1/channel`)
   const frames: ServerFrame[] = []
   const taken = new Set<ServerFrame>()
-  socket.on('message', (data) => frames.push(serverFrame.parse(JSON.parse(String(data)))))
+  socket.on('message', (data: Buffer) => frames.push(serverFrame.parse(JSON.parse(data.toString()))))
   const ended = new Promise<{ code: number }>((resolve) => socket.on('close', (code) => resolve({ code })))
   await once(socket, 'open')
   socket.on('error', () => undefined)

@@ -101,6 +101,6 @@ export async function workAll(
 function resultOf(manifest: JobManifest): Partial<JobReport> {
   if (manifest.kind !== 'build') return {}
   return {
-    result: { digest: ARTIFACT, repository: String(manifest.operations[0]!.config['repository']) },
+    result: { digest: ARTIFACT, repository: manifest.operations[0]!.config['repository'] as string },
   }
 }
