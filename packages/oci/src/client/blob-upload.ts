@@ -16,6 +16,9 @@ export interface UploadSessions {
   delete(key: string): Promise<void>
 }
 
+export const sessionKey = (origin: string, repository: string, digest: Digest): string =>
+  `${origin} ${repository} ${digest}`
+
 export interface PutBlobOptions {
   signal?: AbortSignal
   sessions?: UploadSessions
@@ -69,7 +72,7 @@ interface UploadState {
 
 const createState = async (upload: Upload): Promise<UploadState> => {
   const { sessions, origin, repository, digest } = upload
-  const key = `${origin} ${repository} ${digest}`
+  const key = sessionKey(origin, repository, digest)
   const state: UploadState = {
     session: await sessions?.get(key),
     failures: 0,

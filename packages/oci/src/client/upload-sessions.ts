@@ -1,5 +1,5 @@
-import { createHash, randomBytes } from 'node:crypto'
-import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { createHash } from 'node:crypto'
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { unlessMissing } from '../storage/durable-file.ts'
 import type { UploadSessions } from './blob-upload.ts'
@@ -10,14 +10,13 @@ export const createUploadSessions = (dir: string): UploadSessions => {
   return {
     get: async (key) => {
       const text = await unlessMissing(readFile(fileOf(key), 'utf8'))
-      const [known, location] = text?.split('\n') ?? []
-      return known === key ? location : undefined
+      const [known, location, end] = text?.split('\n') ?? []
+      return known === key && end === '' ? location : undefined
     },
     set: async (key, location) => {
       await mkdir(dir, { recursive: true, mode: 0o700 })
-      const temporary = `${fileOf(key)}.${randomBytes(4).toString('hex')}`
-      await writeFile(temporary, `${key}\n${location}`, { mode: 0o600 })
-      await rename(temporary, fileOf(key))
+      // The closing line tells a whole file from one that a death cut short.
+      await writeFile(fileOf(key), `${key}\n${location}\n`, { mode: 0o600 })
     },
     delete: (key) => rm(fileOf(key), { force: true }),
   }

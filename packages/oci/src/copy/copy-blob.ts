@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream'
+import { sessionKey } from '../client/blob-upload.ts'
 import type { Descriptor } from '../manifest.ts'
 import type { CopyOptions } from './copy-artifact.ts'
 import type { Transfers } from './transfers.ts'
@@ -12,7 +13,11 @@ export const copyBlob = async (
   reached: (bytes: number) => void,
 ): Promise<boolean> => {
   const { from, to, signal } = job
-  if (await to.client.hasBlob(to.repository, blob.digest, { signal })) return false
+  if (await to.client.hasBlob(to.repository, blob.digest, { signal })) {
+    // A process that died between the blob's last byte and its own note of it left the upload remembered.
+    await job.sessions?.delete(sessionKey(to.client.origin, to.repository, blob.digest))
+    return false
+  }
   const wanted = { origin: to.client.origin, repository: to.repository, digest: blob.digest, signal }
   return job.transfers.share(wanted, async (held) => {
     if (held !== undefined && (await to.client.hasBlob(to.repository, blob.digest, { signal }))) return false

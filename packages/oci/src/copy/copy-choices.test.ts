@@ -179,6 +179,17 @@ describe('a copy', () => {
     await proxy.close()
   })
 
+  it('forgets an upload whose blob arrived before its process died', async () => {
+    const layer = randomBytes(2 * MiB)
+    const { digest } = await push('apps/a', [layer])
+    const dir = join(world.dir, 'sessions')
+    const sessions = createUploadSessions(dir)
+    await copyArtifact({ from: end(vendor), to: end(install), digest, sessions })
+    await sessions.set(`${install.url} apps/a ${sha256Digest(layer)}`, '/v2/apps/a/blobs/uploads/gone')
+    await copyArtifact({ from: end(vendor), to: end(install), digest, sessions })
+    expect(await allFiles(dir)).toEqual([])
+  })
+
   it('starts again when what it resumed turns out to be something else', async () => {
     const layer = randomBytes(2 * MiB)
     const { digest } = await push('apps/a', [layer])
