@@ -1,19 +1,123 @@
 import type { Json } from './json.ts'
 
-/** What a vendor ships. Issue D widens it; what is here is what the planner needs. */
+/** What a vendor ships: one immutable version of it. A part that is absent is empty. */
 export interface App {
   name: string
   displayName: string
   description: string
   components: Component[]
+  inputs?: AppInput[]
+  inputGroups?: InputGroup[]
+  secrets?: AppSecret[]
+  policies?: AppPolicy[]
+  actions?: AppAction[]
+  /** Files that are kept for later and that nothing acts on yet, by their path. */
+  carried?: { [file: string]: Json }
 }
 
 export interface Component {
   name: string
   type: string
   dependencies: string[]
-  /** The type's own configuration, checked by its plugin. */
+  /** The type's own configuration, checked by its plugin. Its strings are templates, rendered in the install. */
   config: { [key: string]: Json }
+  /** The name under which templates find it besides its own. */
+  varName?: string
+  source?: ComponentSource
+  settings?: ComponentSettings
+}
+
+/** Where a build gets what it builds. None of these: the type's own configuration says it (an image, a chart repository). */
+export type ComponentSource =
+  /** Sent by the CLI, or by whatever calls the API, as an archive. */
+  { kind: 'folder' } | { kind: 'git'; repo: string; ref: string; directory: string }
+
+export interface ComponentSettings {
+  labels?: { [key: string]: string }
+  toggleable?: boolean
+  /** What counts while an install does not say otherwise; only asked when `toggleable`. */
+  defaultEnabled?: boolean
+  buildTimeoutSeconds?: number
+  deployTimeoutSeconds?: number
+  maxAutoRetries?: number
+  /** Nothing changes and what runs is healthy: the deploy is left out. */
+  skipNoops?: boolean
+  autoApproveOnPoliciesPassing?: boolean
+  /** Cron, in UTC. */
+  driftSchedule?: string
+  /** Images that the component uses without naming them where a build can see it. */
+  images?: string[]
+  health?: ComponentHealth
+}
+
+export interface ComponentHealth {
+  probes: { name: string; type: 'http' | 'tcp' | 'exec'; url?: string; command?: string }[]
+  blockDeploy: boolean
+  stabilizationSeconds: number
+}
+
+export const INPUT_TYPES = ['string', 'number', 'list', 'json', 'bool', 'yaml', 'hcl'] as const
+
+export interface AppInput {
+  name: string
+  displayName: string
+  description: string
+  group: string
+  type: (typeof INPUT_TYPES)[number]
+  required: boolean
+  /** Its value is sealed to the install and never reaches the server. */
+  sensitive: boolean
+  /** Set by the vendor alone. */
+  internal: boolean
+  /** Set by the customer. */
+  userConfigurable: boolean
+  default?: Json
+}
+
+export interface InputGroup {
+  name: string
+  displayName: string
+  description: string
+}
+
+export interface AppSecret {
+  name: string
+  displayName: string
+  description: string
+  required: boolean
+  autoGenerate: boolean
+  format: 'base64' | ''
+  default?: string
+  kubernetes?: { namespace: string; name: string }
+}
+
+/** `cel` acts; the other engines are kept for later. */
+export interface AppPolicy {
+  name: string
+  type: string
+  engine: 'cel' | 'opa' | 'kyverno'
+  contents: string
+  /** Empty: all of the type. */
+  components: string[]
+}
+
+export interface AppAction {
+  name: string
+  timeoutSeconds: number
+  dependencies: string[]
+  triggers: { type: string; component?: string; cron?: string; index?: number }[]
+  steps: ActionStep[]
+  labels?: { [key: string]: string }
+  role?: string
+  enableKubeConfig?: boolean
+}
+
+export interface ActionStep {
+  name: string
+  command?: string
+  inlineContents?: string
+  env?: { [key: string]: string }
+  source?: ComponentSource
 }
 
 export type GraphProblem =

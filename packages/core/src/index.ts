@@ -1,5 +1,7 @@
 export * from './advance.ts'
 export * from './app.ts'
+export * from './app-uses.ts'
+export * from './artifact.ts'
 export * from './audit.ts'
 export * from './backoff.ts'
 export * from './canonical.ts'

@@ -47,8 +47,22 @@ export interface ManifestTarget {
   installId: string | null
 }
 
+export const OPERATIONS = [
+  'build',
+  'plan',
+  'deploy',
+  'destroy',
+  'status',
+  'logs',
+  'debug',
+  'sync',
+  'sandbox',
+  'action',
+] as const
+export type OperationName = (typeof OPERATIONS)[number]
+
 export interface ManifestOperation {
-  operation: 'build' | 'plan' | 'deploy' | 'destroy' | 'status' | 'logs' | 'debug' | 'sync' | 'sandbox'
+  operation: OperationName
   /** `digest` null: the plugin comes with the agent, since nothing can be synced before it. */
   plugin: { name: string; repository: string; digest: string | null }
   component: string | null

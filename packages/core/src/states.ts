@@ -3,7 +3,17 @@ import { stateTable } from './transitions.ts'
 export const AGENT_ROLES = ['build', 'setup', 'install'] as const
 export type AgentRole = (typeof AGENT_ROLES)[number]
 
-export const JOB_KINDS = ['build', 'sync', 'deploy', 'destroy', 'sandbox', 'action', 'logs', 'debug'] as const
+export const JOB_KINDS = [
+  'build',
+  'sync',
+  'plan',
+  'deploy',
+  'destroy',
+  'sandbox',
+  'action',
+  'logs',
+  'debug',
+] as const
 export type JobKind = (typeof JOB_KINDS)[number]
 
 export type JobStatus = 'queued' | 'assigned' | 'running' | 'succeeded' | 'failed' | 'canceled' | 'lost'

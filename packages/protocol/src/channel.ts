@@ -2,7 +2,17 @@ import { JOB_END_REASONS, REFUSALS } from '@tenon/core'
 import { z } from 'zod'
 import { keyLink } from './enrol.ts'
 import { signedDocument } from './manifest.ts'
-import { clippedText, digest, id, json, jsonObject, name, repository, text, timestamp } from './scalars.ts'
+import {
+  clippedText,
+  digest,
+  id,
+  json,
+  jsonObject,
+  partName,
+  repository,
+  text,
+  timestamp,
+} from './scalars.ts'
 
 /** Control frames are JSON text of at most this size; log bytes travel in binary frames (`bulk.ts`). */
 export const MAX_CONTROL_FRAME = 1_048_576
@@ -179,7 +189,12 @@ export const serverFrame = z.discriminatedUnion('type', [
     },
   }),
   z.object({ type: z.literal('credential.refused'), requestId: z.int().positive(), message: z.string() }),
-  z.object({ type: z.literal('secret.deliver'), secretId: z.int().positive(), name, ciphertext: z.base64() }),
+  z.object({
+    type: z.literal('secret.deliver'),
+    secretId: z.int().positive(),
+    name: partName,
+    ciphertext: z.base64(),
+  }),
   z.object({ type: z.literal('keys'), keys: z.array(keyLink) }),
 ])
 export type ServerFrame = z.infer<typeof serverFrame>

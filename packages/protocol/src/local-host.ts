@@ -27,8 +27,8 @@ export const MAX_WAIT_SECONDS = 600
 const noNul = z.string().refine((text) => !text.includes('\0'), 'must not hold a NUL byte')
 
 export const installIdSchema = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/)
-export const unitNameSchema = z.string().regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/)
-export const portNameSchema = z.string().regex(/^[a-z0-9](?:[a-z0-9.-]{0,126}[a-z0-9])?$/)
+export const unitNameSchema = z.string().regex(/^[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?$/)
+export const portNameSchema = z.string().regex(/^[a-z0-9](?:[a-z0-9._-]{0,126}[a-z0-9])?$/)
 const fileNameSchema = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/)
 const envNameSchema = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/)
 

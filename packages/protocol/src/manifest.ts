@@ -1,13 +1,13 @@
-import { AGENT_ROLES, JOB_KINDS, type JobManifest, type StandingManifest } from '@tenon/core'
+import { AGENT_ROLES, JOB_KINDS, OPERATIONS, type JobManifest, type StandingManifest } from '@tenon/core'
 import { z } from 'zod'
-import { digest, id, jsonObject, name, repository, timestamp } from './scalars.ts'
+import { digest, id, jsonObject, partName, repository, timestamp } from './scalars.ts'
 
 export const manifestTarget = z.strictObject({ role: z.enum(AGENT_ROLES), installId: id.nullable() })
 
 export const manifestOperation = z.strictObject({
-  operation: z.enum(['build', 'plan', 'deploy', 'destroy', 'status', 'logs', 'debug', 'sync', 'sandbox']),
-  plugin: z.strictObject({ name, repository, digest: digest.nullable() }),
-  component: name.nullable(),
+  operation: z.enum(OPERATIONS),
+  plugin: z.strictObject({ name: partName, repository, digest: digest.nullable() }),
+  component: partName.nullable(),
   artifacts: z.array(z.strictObject({ name: z.string().max(128), repository, digest })).max(100),
   approvedPlan: digest.nullable(),
   config: jsonObject,

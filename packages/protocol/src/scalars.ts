@@ -11,12 +11,24 @@ export const name = z
     'must be 1 to 63 of a-z, 0-9 and -, starting and ending with a letter or digit',
   )
 
+/** Of what an app consists of: components, inputs, secrets, actions, plugins. Configurations write these with underscores. */
+export const partName = z
+  .string()
+  .max(63)
+  .regex(
+    /^[a-z0-9]+((_{1,2}|-+)[a-z0-9]+)*$/,
+    'must be 1 to 63 of a-z, 0-9, - and _, starting and ending with a letter or digit',
+  )
+
 export const digest = z.string().regex(/^sha256:[0-9a-f]{64}$/, 'must be sha256: and 64 hex digits')
 
 export const repository = z
   .string()
   .max(255)
-  .regex(/^[a-z0-9]+([._-][a-z0-9]+)*(\/[a-z0-9]+([._-][a-z0-9]+)*)*$/, 'must be a repository name')
+  .regex(
+    /^[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*(\/[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*)*$/,
+    'must be a repository name',
+  )
 
 export const timestamp = z.iso.datetime()
 

@@ -31,21 +31,17 @@ describe('the references of a template', () => {
       '{{ $d := .a }}{{ if .b }}{{ $d = .c }}{{ end }}{{ $d.x }}',
       ['a', 'b', 'c', 'a/x', 'c/x'],
     ],
-    [
-      'literal indexes',
-      '{{ index .components "my-db" "outputs" }}',
-      ['components', 'components/my-db/outputs'],
-    ],
+    ['literal indexes', '{{ index .components "my-db" "outputs" }}', ['components/my-db/outputs']],
     [
       'what an index has',
       '{{ (index .components "my-db").outputs.url }}',
-      ['components', 'components/my-db', 'components/my-db/outputs/url'],
+      ['components/my-db', 'components/my-db/outputs/url'],
     ],
-    ['an index by a value', '{{ index .components .name "outputs" }}', ['components', 'name']],
+    ['an index by a value', '{{ index .components .name "outputs" }}', ['name', 'components']],
     [
       'a get and a dig',
       '{{ get .a "b" }}{{ dig "c" "d" .e .f }}{{ .f | dig "g" "none" }}',
-      ['a', 'a/b', 'f', 'e', 'f/c/d', 'f/g'],
+      ['a/b', 'e', 'f/c/d', 'f', 'f/g'],
     ],
     [
       'what a template is given',

@@ -124,7 +124,8 @@ class Collector {
     const isDig = name === 'dig'
     if (!isDig && name !== 'index' && name !== 'get') return undefined
     const target = isDig ? args.at(piped ? args.length : -1) : args[0]
-    const base = isDig && piped ? piped : target && this.#operand(target, scope)
+    // What is looked into is not itself read: only what the keys lead to.
+    const base = isDig && piped ? piped : target && this.#operand(target, scope, (sources) => sources)
     if (!base) return undefined
     const keys = isDig ? args.slice(0, piped ? -1 : -2) : args.slice(1)
     const fallback = isDig ? args.at(piped ? -1 : -2) : undefined
@@ -147,18 +148,18 @@ class Collector {
     return this.#read(extended(base, names))
   }
 
-  #operand(node: Operand, scope: Scope): Sources {
+  #operand(node: Operand, scope: Scope, read = (sources: Sources) => this.#read(sources)): Sources {
     switch (node.kind) {
       case 'dot':
         return scope.dot
       case 'field':
-        return this.#read(extended(scope.dot, node.names))
+        return read(extended(scope.dot, node.names))
       case 'variable': {
         const sources = extended(scope.variables.get(node.name) ?? UNKNOWN, node.fields)
-        return node.fields.length > 0 ? this.#read(sources) : sources
+        return node.fields.length > 0 ? read(sources) : sources
       }
       case 'chain':
-        return this.#read(extended(this.#operand(node.operand, scope), node.fields))
+        return read(extended(this.#operand(node.operand, scope, read), node.fields))
       case 'pipe':
         return this.#pipeline(node, scope)
       case 'identifier':

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { digest, id, json, name, text } from '../scalars.ts'
+import { digest, id, json, name, partName, text } from '../scalars.ts'
 import { byId, byRef, listOf, page, route } from './route.ts'
 import * as view from './views.ts'
 
@@ -59,7 +59,7 @@ export const installRoutes = {
     permission: OPERATE,
     summary: 'Remove components, dependents first.',
     params: byRef,
-    body: z.strictObject({ components: z.array(name).max(1000).optional() }),
+    body: z.strictObject({ components: z.array(partName).max(1000).optional() }),
     response: view.runView,
   }),
   'installs.joinToken': route({
@@ -91,9 +91,9 @@ export const installRoutes = {
     tag: 'installs',
     permission: OPERATE,
     summary: 'Store a secret sealed to the install; the server cannot read it.',
-    params: z.strictObject({ ref: z.string().min(1).max(64), name }),
+    params: z.strictObject({ ref: z.string().min(1).max(64), name: partName }),
     body: z.strictObject({ ciphertext: z.base64().max(100_000) }),
-    response: z.object({ name, version: z.int(), delivered: z.boolean() }),
+    response: z.object({ name: partName, version: z.int(), delivered: z.boolean() }),
   }),
   'secrets.list': route({
     method: 'GET',
@@ -102,7 +102,9 @@ export const installRoutes = {
     permission: READ,
     summary: 'Names of the secrets sent to an install; never their values.',
     params: byRef,
-    response: listOf(z.object({ name, version: z.int(), delivered: z.boolean(), setAt: z.string() })),
+    response: listOf(
+      z.object({ name: partName, version: z.int(), delivered: z.boolean(), setAt: z.string() }),
+    ),
   }),
 
   'deploys.create': route({
@@ -112,7 +114,7 @@ export const installRoutes = {
     permission: OPERATE,
     summary: 'Deploy the newest builds of components (all when none is named).',
     params: byRef,
-    body: z.strictObject({ components: z.array(name).max(1000).optional() }),
+    body: z.strictObject({ components: z.array(partName).max(1000).optional() }),
     response: view.runView,
   }),
   'deploys.list': route({

@@ -1,7 +1,8 @@
 import { AGENT_ROLES, USER_ROLES } from '@tenon/core'
 import { z } from 'zod'
 import { keyLink } from '../enrol.ts'
-import { digest, id, name, text } from '../scalars.ts'
+import { digest, id, name, partName, text } from '../scalars.ts'
+import { app } from './app.ts'
 import { installRoutes } from './install-routes.ts'
 import { byId, byRef, listOf, page, route } from './route.ts'
 import * as view from './views.ts'
@@ -90,7 +91,7 @@ export const routes = {
     tag: 'apps',
     permission: OPERATE,
     summary: 'Store a new immutable version of an app; the same content again changes nothing.',
-    body: z.strictObject({ app: view.app }),
+    body: z.strictObject({ app }),
     response: z.object({ app: view.appView, changed: z.boolean() }),
   }),
 
@@ -109,11 +110,12 @@ export const routes = {
     path: '/api/v1/apps/:ref/builds',
     tag: 'builds',
     permission: OPERATE,
-    summary: 'Build components of the newest version from sources sent before.',
+    summary:
+      'Build components of the newest version, from sources sent before or (null) from where each says.',
     params: byRef,
     body: z.strictObject({
       components: z
-        .array(z.strictObject({ name, source: digest }))
+        .array(z.strictObject({ name: partName, source: digest.nullable() }))
         .min(1)
         .max(1000),
     }),

@@ -1,7 +1,7 @@
 import { AGENT_ROLES, JOB_END_REASONS, JOB_KINDS, USER_ROLES } from '@tenon/core'
 import { z } from 'zod'
 import { jobOutputs } from '../channel.ts'
-import { digest, id, jsonObject, name, timestamp } from '../scalars.ts'
+import { digest, id, jsonObject, name, partName, timestamp } from '../scalars.ts'
 
 /** What the API shows. Statuses are the words of `core/states.ts`. */
 export const waiting = z.object({
@@ -21,20 +21,6 @@ export const tokenView = z.object({
   lastUsedAt: timestamp.nullable(),
 })
 
-export const component = z.strictObject({
-  name,
-  type: z.string().min(1).max(40),
-  dependencies: z.array(name).max(200),
-  config: jsonObject,
-})
-
-export const app = z.strictObject({
-  name,
-  displayName: z.string().max(200),
-  description: z.string().max(4000),
-  components: z.array(component).min(1).max(1000),
-})
-
 export const appView = z.object({
   id,
   name,
@@ -42,7 +28,12 @@ export const appView = z.object({
   description: z.string(),
   version: z.int(),
   components: z.array(
-    z.object({ name, type: z.string(), dependencies: z.array(z.string()), artifact: digest.nullable() }),
+    z.object({
+      name: partName,
+      type: z.string(),
+      dependencies: z.array(z.string()),
+      artifact: digest.nullable(),
+    }),
   ),
   createdAt: timestamp,
 })
@@ -51,7 +42,7 @@ export const buildView = z.object({
   id,
   app: name,
   appVersion: z.int(),
-  component: name,
+  component: partName,
   status: z.enum(['queued', 'running', 'succeeded', 'failed', 'canceled']),
   jobId: id.nullable(),
   artifact: digest.nullable(),
@@ -80,7 +71,7 @@ export const installView = z.object({
     .nullable(),
   components: z.array(
     z.object({
-      name,
+      name: partName,
       status: z.string(),
       artifact: digest.nullable(),
       deployedAt: timestamp.nullable(),
@@ -122,7 +113,7 @@ export type RunView = z.infer<typeof runView>
 export const deployView = z.object({
   id,
   installId: id,
-  component: name,
+  component: partName,
   buildId: id,
   artifact: digest,
   runId: id,

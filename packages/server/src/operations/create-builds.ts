@@ -1,4 +1,4 @@
-import { SERVER_CHAIN } from '@tenon/core'
+import { SERVER_CHAIN, type Component, type Json } from '@tenon/core'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import { transact, type Tx } from '../store/transaction.ts'
@@ -6,11 +6,11 @@ import { actorOf, type Caller } from './actor.ts'
 import { createJob } from './create-job.ts'
 import { loadPlugins, pluginFor } from './manifests.ts'
 
-/** One build, one job, per component of the app's newest version, from sources that were sent before. */
+/** One build, one job, per component of the app's newest version, from a source sent before or from where it says. */
 export async function createBuilds(
   context: Context,
   app: { id: string; name: string },
-  wanted: { name: string; source: string }[],
+  wanted: { name: string; source: string | null }[],
   caller: Caller,
 ): Promise<string[]> {
   return transact(context, async (tx) => {
@@ -27,6 +27,10 @@ export async function createBuilds(
         throw new ApiFailure('not_found', `app ${app.name} has no component ${name}`, {
           remedy: 'Sync the app first: `tenon apps sync`.',
         })
+      if (source === null && component.source?.kind === 'folder')
+        throw new ApiFailure('bad_request', `the source of ${name} was not sent`, {
+          remedy: 'Send it first with `PUT /api/v1/sources`, as `tenon builds create` does.',
+        })
       ids.push(await createBuild(context, tx, app, version.id, component, source, caller))
     }
     return ids
@@ -38,8 +42,8 @@ async function createBuild(
   tx: Tx,
   app: { id: string; name: string },
   versionId: string,
-  component: { name: string; type: string; config: object },
-  source: string,
+  component: Component,
+  source: string | null,
   caller: Caller,
 ): Promise<string> {
   const id = context.newId('build')
@@ -67,9 +71,14 @@ async function createBuild(
           operation: 'build',
           plugin: pluginFor(await loadPlugins(tx), component.type),
           component: component.name,
-          artifacts: [{ name: 'source', repository: 'tenon/sources', digest: source }],
+          artifacts: source === null ? [] : [{ name: 'source', repository: 'tenon/sources', digest: source }],
           approvedPlan: null,
-          config: { component: component.config as never, repository: `apps/${app.name}/${component.name}` },
+          config: {
+            component: component.config,
+            repository: `apps/${app.name}/${component.name}`,
+            source: (component.source ?? null) as Json,
+            images: component.settings?.images ?? [],
+          },
         },
       ],
     },

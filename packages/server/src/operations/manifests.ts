@@ -27,6 +27,7 @@ const MiB = 1_048_576
 const LIMITS: Record<JobKind, ManifestLimits> = {
   build: { memoryBytes: 2048 * MiB, cpus: 2, pids: 1024, timeoutSeconds: 3600, graceSeconds: 10 },
   sync: { memoryBytes: 512 * MiB, cpus: 1, pids: 128, timeoutSeconds: 3600, graceSeconds: 5 },
+  plan: { memoryBytes: 1024 * MiB, cpus: 1, pids: 512, timeoutSeconds: 1800, graceSeconds: 15 },
   deploy: { memoryBytes: 1024 * MiB, cpus: 1, pids: 512, timeoutSeconds: 1800, graceSeconds: 15 },
   destroy: { memoryBytes: 1024 * MiB, cpus: 1, pids: 512, timeoutSeconds: 1800, graceSeconds: 15 },
   sandbox: { memoryBytes: 1024 * MiB, cpus: 1, pids: 512, timeoutSeconds: 3600, graceSeconds: 30 },

@@ -86,7 +86,8 @@ interface BuildTable {
   app_version_id: string
   component: string
   status: BuildStatus
-  source_digest: string
+  /** Null: the build gets it itself, from where the component says. */
+  source_digest: string | null
   job_id: string | null
   artifact_repository: string | null
   artifact_digest: string | null

@@ -65,7 +65,7 @@ create table build (
   app_version_id text not null references app_version,
   component text not null,
   status text not null check (status in ('queued', 'running', 'succeeded', 'failed', 'canceled')),
-  source_digest text not null,
+  source_digest text,
   job_id text,
   artifact_repository text,
   artifact_digest text,

@@ -1,0 +1,59 @@
+import type { App, Component } from './app.ts'
+import type { Json } from './json.ts'
+import { parseTemplate, templateReferences } from './templates/index.ts'
+
+/** The two names of the install's state in templates; the second is what existing configurations write. */
+export const STATE_ROOTS = ['tenon', 'nuon'] as const
+
+/** What a value's templates read of the install's state, by name. `*` alone: all of them, since the template does not tell. */
+export interface Uses {
+  inputs: string[]
+  secrets: string[]
+  /** As templates name them: a component's name or its `varName`. */
+  components: string[]
+}
+
+/** Throws the TemplateError of the first string that is no template. */
+export function usesOf(value: Json): Uses {
+  const inputs = new Set<string>()
+  const secrets = new Set<string>()
+  const components = new Set<string>()
+  for (const text of templatesIn(value)) {
+    for (const path of templateReferences(parseTemplate(text))) {
+      const [root, part, ...rest] = path
+      if (root === undefined || !STATE_ROOTS.includes(root as (typeof STATE_ROOTS)[number])) continue
+      if (part === 'secrets') secrets.add(rest[0] ?? '*')
+      if (part === 'components') components.add(rest[0] ?? '*')
+      if (part === 'inputs') inputs.add((rest[0] === 'inputs' ? rest[1] : rest[0]) ?? '*')
+      if (part === 'install' && rest[0] === 'inputs') inputs.add(rest[1] ?? '*')
+    }
+  }
+  return { inputs: [...inputs], secrets: [...secrets], components: [...components] }
+}
+
+/** Every string in a value that may hold an expression. */
+export function* templatesIn(value: Json): Generator<string> {
+  if (typeof value === 'string') {
+    if (value.includes('{{')) yield value
+  } else if (typeof value === 'object' && value !== null) {
+    for (const child of Object.values(value)) yield* templatesIn(child)
+  }
+}
+
+/** The same app, each component depending also on those whose outputs its templates read. */
+export function withTemplateDependencies(app: App): App {
+  const byName = new Map(app.components.flatMap((c) => namesOf(c).map((name) => [name, c.name] as const)))
+  return {
+    ...app,
+    components: app.components.map((component) => {
+      const used = usesOf(component.config).components.flatMap((name) => byName.get(name) ?? [])
+      const all = new Set([...component.dependencies, ...used.filter((name) => name !== component.name)])
+      return { ...component, dependencies: [...all] }
+    }),
+  }
+}
+
+function namesOf(component: Component): string[] {
+  const underscored = component.name.replaceAll('-', '_')
+  return [component.name, underscored, ...(component.varName === undefined ? [] : [component.varName])]
+}
