@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { advanceRun, type StepState } from './advance.ts'
+import { advanceRun, repeatedWith, retryDelay, type FailedAttempt, type StepState } from './advance.ts'
 import { stepStates, type StepStatus } from './states.ts'
 
 /** Steps that depend only on ones before them. */
@@ -88,5 +88,67 @@ describe('advanceRun', () => {
   it('never waits for a dependency that does not exist', () => {
     const steps: StepState[] = [{ key: 'a', dependsOn: ['nowhere'], status: 'pending' }]
     expect(advanceRun(steps, false)).toEqual({ start: [], cancel: ['a'], end: 'failed' })
+  })
+})
+
+describe('the pace of a run', () => {
+  const steps = (...rows: Partial<StepState>[]): StepState[] =>
+    rows.map((row, i) => ({ key: `s${i}`, dependsOn: [], status: 'pending', ...row }))
+
+  it('starts as many steps as may be active at once', () => {
+    const three = steps({ status: 'active' }, {}, {}, {})
+    expect(advanceRun(three, false, { nowMs: 0, atOnce: 2 }).start).toEqual(['s1'])
+    expect(advanceRun(three, false, { nowMs: 0, atOnce: 1 })).toEqual({
+      start: [],
+      cancel: [],
+      end: undefined,
+    })
+  })
+
+  it('waits for the time of a step that is tried again, and the run with it', () => {
+    const waiting = steps({ notBeforeMs: 10 }, { dependsOn: ['s0'] })
+    expect(advanceRun(waiting, false, { nowMs: 9, atOnce: 9 })).toEqual({
+      start: [],
+      cancel: [],
+      end: undefined,
+    })
+    expect(advanceRun(waiting, false, { nowMs: 10, atOnce: 9 }).start).toEqual(['s0'])
+    expect(advanceRun(waiting, true, { nowMs: 9, atOnce: 9 }).end).toBe('canceled')
+  })
+})
+
+describe('retryDelay', () => {
+  const failed: FailedAttempt = {
+    kind: 'deploy',
+    attempts: 1,
+    maxAutoRetries: 3,
+    reason: 'exit',
+    isFinal: false,
+  }
+
+  it('backs off, up to a bound, as often as the component allows', () => {
+    const delays = [1, 2, 3, 4].map((attempts) => retryDelay({ ...failed, attempts }))
+    expect(delays).toEqual([5000, 10_000, 20_000, undefined])
+    expect(retryDelay({ ...failed, attempts: 20, maxAutoRetries: 20 })).toBe(300_000)
+  })
+
+  it.each<[string, Partial<FailedAttempt>]>([
+    ['somebody canceled it', { reason: 'canceled' }],
+    ['the agent refused it', { reason: 'refused' }],
+    ['nobody knows how it ended', { reason: 'gone' }],
+    ['its plugin says so', { isFinal: true }],
+    ['it is a sandbox', { kind: 'sandbox' }],
+    ['the component allows none', { maxAutoRetries: 0 }],
+  ])('leaves it to a person when %s', (_, facts) => {
+    expect(retryDelay({ ...failed, ...facts })).toBeUndefined()
+  })
+
+  it('does a deploy again only with a new plan and a new approval', () => {
+    expect(repeatedWith({ kind: 'deploy', component: 'a', key: 'deploy:a' })).toEqual([
+      'plan',
+      'approval',
+      'deploy',
+    ])
+    expect(repeatedWith({ kind: 'sync', component: 'a', key: 'sync:a' })).toEqual(['sync'])
   })
 })

@@ -146,18 +146,30 @@ export function graphProblems(components: readonly Component[]): GraphProblem[] 
 
 /** Names with every dependency before its dependents; ties by name, so that the order is the same every time. */
 export function dependencyOrder(components: readonly Component[]): string[] {
-  const waitingFor = new Map(components.map((c) => [c.name, new Set(c.dependencies)]))
-  const order: string[] = []
-  while (waitingFor.size > 0) {
-    const free = [...waitingFor].filter(([, deps]) => deps.size === 0).map(([name]) => name)
-    if (free.length === 0)
-      throw new Error('the graph has a cycle or an unknown name: ask graphProblems first')
-    for (const name of free.toSorted()) {
-      order.push(name)
-      waitingFor.delete(name)
-      for (const deps of waitingFor.values()) deps.delete(name)
+  const open = new Map(components.map((c) => [c.name, new Set(c.dependencies).size]))
+  const dependents = new Map<string, string[]>()
+  for (const { name, dependencies } of components) {
+    for (const dependency of new Set(dependencies)) {
+      const known = dependents.get(dependency)
+      if (known) known.push(name)
+      else dependents.set(dependency, [name])
     }
   }
+  const order: string[] = []
+  let level = [...open].filter(([, count]) => count === 0).map(([name]) => name)
+  while (level.length > 0) {
+    level.sort()
+    order.push(...level)
+    const next: string[] = []
+    for (const dependent of level.flatMap((name) => dependents.get(name) ?? [])) {
+      const left = open.get(dependent)! - 1
+      open.set(dependent, left)
+      if (left === 0) next.push(dependent)
+    }
+    level = next
+  }
+  if (order.length < open.size)
+    throw new Error('the graph has a cycle or an unknown name: ask graphProblems first')
   return order
 }
 

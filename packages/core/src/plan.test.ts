@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { App } from './app.ts'
-import { planRun, type Decision, type InstallState, type PlannedStep } from './plan.ts'
+import type { App, AppAction } from './app.ts'
+import { APPROVAL_OPTIONS, planRun, type Decision, type InstallState, type PlannedStep } from './plan.ts'
 
 const NAMES = ['a', 'b', 'c', 'd', 'e', 'f']
 
@@ -32,6 +32,9 @@ const anyNames = fc.subarray(NAMES)
 const anyState: fc.Arbitrary<InstallState> = fc.record({
   deployed: anyNames.map((names) => new Set(names)),
   hasSandbox: fc.boolean(),
+  disabled: anyNames.map((names) => new Set(names)),
+  plannable: fc.constantFrom(new Set<string>(), new Set(['script'])),
+  approval: fc.constantFrom(...APPROVAL_OPTIONS),
 })
 const anyDecision: fc.Arbitrary<Decision> = fc.oneof(
   fc.constant<Decision>({ kind: 'provision' }),
@@ -52,7 +55,13 @@ function waitsFor(steps: PlannedStep[], later: string, earlier: string): boolean
   return direct.includes(earlier) || direct.some((d) => waitsFor(steps, d, earlier))
 }
 
-const BARE: InstallState = { deployed: new Set(), hasSandbox: true }
+const BARE: InstallState = {
+  deployed: new Set(),
+  hasSandbox: true,
+  disabled: new Set(),
+  plannable: new Set(),
+  approval: 'approve-all',
+}
 const keys = (steps: PlannedStep[]) => steps.map((s) => s.key)
 
 describe('planRun', () => {
@@ -125,7 +134,7 @@ describe('planRun', () => {
   it('deprovisions everything that may be there, the sandbox last, also what the app no longer has', () => {
     fc.assert(
       fc.property(anyApp, anyNames, (app, deployed) => {
-        const steps = planRun({ kind: 'deprovision' }, app, { deployed: new Set(deployed), hasSandbox: true })
+        const steps = planRun({ kind: 'deprovision' }, app, { ...BARE, deployed: new Set(deployed) })
         const last = steps.at(-1)
         expect(last?.kind).toBe('sandbox-destroy')
         expect(last?.dependsOn.toSorted()).toEqual(deployed.map((c) => `destroy:${c}`).toSorted())
@@ -135,9 +144,91 @@ describe('planRun', () => {
   })
 
   it('leaves the ground alone that somebody else made', () => {
-    const state: InstallState = { deployed: new Set(['web']), hasSandbox: false }
+    const state: InstallState = { ...BARE, deployed: new Set(['web']), hasSandbox: false }
     const app = appOf({ web: [] })
     expect(keys(planRun({ kind: 'provision' }, app, state))).toEqual(['agent', 'sync:web', 'deploy:web'])
     expect(keys(planRun({ kind: 'deprovision' }, app, state))).toEqual(['destroy:web'])
+  })
+
+  const PROMPT: InstallState = { ...BARE, plannable: new Set(['script']), approval: 'prompt' }
+  const links = (steps: PlannedStep[]) => steps.map((s) => [s.key, s.dependsOn])
+
+  it('plans what can be planned once its dependencies are there, and asks before it deploys', () => {
+    const app = appOf({ web: ['db'], db: [] })
+    expect(links(planRun({ kind: 'deploy', components: ['db', 'web'] }, app, PROMPT))).toEqual([
+      ['sync:db', []],
+      ['plan:db', ['sync:db']],
+      ['approval:db', ['plan:db']],
+      ['deploy:db', ['approval:db']],
+      ['sync:web', []],
+      ['plan:web', ['sync:web', 'deploy:db']],
+      ['approval:web', ['plan:web']],
+      ['deploy:web', ['approval:web']],
+    ])
+    const unasked = planRun({ kind: 'deploy', components: ['db'] }, app, {
+      ...PROMPT,
+      approval: 'approve-all',
+    })
+    expect(keys(unasked)).toEqual(['sync:db', 'plan:db', 'deploy:db'])
+  })
+
+  it('leaves out what is switched off, and lets those above it go on', () => {
+    const state = { ...BARE, disabled: new Set(['b']) }
+    const steps = planRun(
+      { kind: 'deploy', components: ['a', 'b', 'c'] },
+      appOf({ a: [], b: ['a'], c: ['b'] }),
+      state,
+    )
+    expect(links(steps)).toEqual([
+      ['sync:a', []],
+      ['deploy:a', ['sync:a']],
+      ['sync:c', []],
+      ['deploy:c', ['sync:c', 'deploy:a']],
+    ])
+  })
+
+  it('looks for drift only where something is deployed that can be planned', () => {
+    const state = { ...PROMPT, deployed: new Set(['a']) }
+    const steps = planRun({ kind: 'drift', components: ['b', 'a'] }, appOf({ a: [], b: [] }), state)
+    expect(links(steps)).toEqual([['plan:a', []]])
+  })
+
+  it('puts actions where their triggers say', () => {
+    const action = (name: string, ...triggers: AppAction['triggers']): AppAction => ({
+      name,
+      timeoutSeconds: 60,
+      dependencies: [],
+      triggers,
+      steps: [],
+    })
+    const app: App = {
+      ...appOf({ db: [], web: ['db'] }),
+      actions: [
+        action('second', { type: 'pre-deploy-component', component: 'db', index: 2 }),
+        action('first', { type: 'pre-deploy-component', component: 'db', index: 1 }),
+        action('told', { type: 'post-deploy-component', component: 'web' }),
+        action('last', { type: 'pre-teardown-component', component: 'db' }),
+        action('all', { type: 'post-deploy-all-components' }),
+        action('hello', { type: 'post-provision' }),
+      ],
+    }
+    expect(links(planRun({ kind: 'provision' }, app, { ...BARE, hasSandbox: false }))).toEqual([
+      ['agent', []],
+      ['sync:db', ['agent']],
+      ['action:first/db', ['sync:db']],
+      ['action:second/db', ['action:first/db']],
+      ['deploy:db', ['action:second/db']],
+      ['sync:web', ['agent']],
+      ['deploy:web', ['sync:web', 'deploy:db']],
+      ['action:told/web', ['deploy:web']],
+      ['action:all', ['deploy:db', 'deploy:web']],
+      ['action:hello', ['agent', 'deploy:db', 'deploy:web']],
+    ])
+    expect(links(planRun({ kind: 'teardown', components: ['db', 'web'] }, app, BARE))).toEqual([
+      ['destroy:web', []],
+      ['action:last/db', ['destroy:web']],
+      ['destroy:db', ['action:last/db']],
+    ])
+    expect(links(planRun({ kind: 'action', action: 'hello' }, app, BARE))).toEqual([['action:hello', []]])
   })
 })

@@ -16,7 +16,7 @@ export const componentSource = z.discriminatedUnion('kind', [
   }),
 ])
 
-const health = z.strictObject({
+export const componentHealth = z.strictObject({
   probes: z
     .array(
       z.strictObject({
@@ -42,7 +42,7 @@ const settings = z.strictObject({
   autoApproveOnPoliciesPassing: z.boolean().exactOptional(),
   driftSchedule: z.string().max(200).exactOptional(),
   images: z.array(z.string().max(500)).max(500).exactOptional(),
-  health: health.exactOptional(),
+  health: componentHealth.exactOptional(),
 })
 
 const component = z.strictObject({

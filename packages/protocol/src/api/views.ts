@@ -1,4 +1,4 @@
-import { AGENT_ROLES, JOB_END_REASONS, JOB_KINDS, USER_ROLES } from '@tenon/core'
+import { AGENT_ROLES, JOB_END_REASONS, JOB_KINDS, RUN_KINDS, USER_ROLES } from '@tenon/core'
 import { z } from 'zod'
 import { jobOutputs } from '../channel.ts'
 import { digest, id, jsonObject, name, partName, timestamp } from '../scalars.ts'
@@ -98,7 +98,7 @@ export const stepView = z.object({
 
 export const runView = z.object({
   id,
-  kind: z.enum(['provision', 'deploy', 'teardown', 'deprovision']),
+  kind: z.enum(RUN_KINDS),
   installId: id,
   install: name,
   status: z.enum(['queued', 'active', 'succeeded', 'failed', 'canceled']),

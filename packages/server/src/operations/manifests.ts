@@ -97,7 +97,10 @@ export function planJobOfStep(plugins: Plugins, subject: StepSubject): JobPlan {
   const { kind, install } = subject
   switch (kind) {
     case 'agent':
-      throw new Error('no job waits for an agent')
+    case 'approval':
+    case 'plan':
+    case 'action':
+      throw new Error(`no job does a step of kind ${kind}`)
     case 'sandbox':
     case 'sandbox-destroy':
       return {

@@ -19,6 +19,9 @@ export async function planSteps(
   const steps = planRun(decision, app, {
     deployed: new Set(there.map((row) => row.component)),
     hasSandbox: install.sandbox_type !== 'none',
+    disabled: new Set(),
+    plannable: new Set(),
+    approval: 'approve-all',
   })
   if (steps.length === 0) return steps
   await tx.db

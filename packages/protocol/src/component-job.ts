@@ -1,0 +1,45 @@
+import { z } from 'zod'
+import { componentHealth } from './api/app.ts'
+import { digest, id, json, jsonObject, name, partName, repository } from './scalars.ts'
+
+/** A sensitive input lies in the install store as the secret of this name; the server never has its value. */
+export function inputSecretName(input: string): string {
+  return `input--${input}`
+}
+
+/**
+ * `config` of an operation on a component or an action, as the server signs it. Strings in `component` are templates;
+ * the job renders them over what stands here and what the job API gives it (secrets, outputs), and nothing else.
+ */
+export const componentJobConfig = z.object({
+  /** The type's own configuration; of an action, its steps and their environment. */
+  component: jsonObject,
+  type: z.string(),
+  install: z.object({ id, name }),
+  app: z.object({ name, version: z.int() }),
+  sandbox: z.object({ type: z.string(), outputs: jsonObject }),
+  /** Without the sensitive ones. */
+  inputs: z.record(z.string(), json),
+  sensitiveInputs: z.array(partName),
+  /** The secrets that the job may ask for, sensitive inputs (`inputSecretName`) among them. */
+  secrets: z.array(partName),
+  /** Components whose outputs the job may ask for. */
+  dependencies: z.array(partName),
+  /** What is on the install, and this component as it is to be: for image references and `build_id` in templates. */
+  components: z.record(
+    z.string(),
+    z.object({
+      type: z.string(),
+      status: z.string(),
+      buildId: id,
+      artifact: z.object({ repository, digest }),
+      varName: z.string().nullable(),
+    }),
+  ),
+  /** What this install says otherwise: `helm_values`, `tf_vars`. */
+  overrides: jsonObject,
+  health: componentHealth.nullable(),
+  /** CEL, for `plan`. */
+  policies: z.array(z.object({ name: z.string(), contents: z.string() })),
+})
+export type ComponentJobConfig = z.infer<typeof componentJobConfig>
