@@ -54,13 +54,11 @@ const handlers = {
       await Promise.all(
         rows.map((install) =>
           transact(context, (tx) =>
-            createRun(
-              context,
-              tx,
+            createRun(context, tx, {
               install,
-              (app) => ({ kind: 'deploy', components: app.components.map((c) => c.name) }),
-              caller,
-            ),
+              decide: (app) => ({ kind: 'deploy', components: app.components.map((c) => c.name) }),
+              by: { name: caller.name, actor: { type: 'user', id: caller.tokenId } },
+            }),
           ),
         ),
       )

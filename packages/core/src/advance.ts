@@ -8,6 +8,8 @@ export interface StepState {
   status: StepStatus
   /** A step that is tried again waits until then. */
   notBeforeMs?: number
+  /** Waits for a person, and so keeps no other from starting. */
+  isIdle?: boolean
 }
 
 export interface Advance {
@@ -37,10 +39,11 @@ export function advanceRun(
   const isDone = (key: string) => status.get(key) === 'succeeded' || status.get(key) === 'skipped'
   const pending = steps.filter((s) => s.status === 'pending')
   const ready = cancelRequested ? [] : pending.filter((s) => s.dependsOn.every(isDone))
-  const active = steps.filter((s) => s.status === 'active').length
+  const active = steps.filter((s) => s.status === 'active')
+  const busy = active.filter((s) => s.isIdle !== true).length
   const due = ready.filter((s) => (s.notBeforeMs ?? 0) <= nowMs).map((s) => s.key)
-  const start = due.slice(0, Math.max(0, atOnce - active))
-  if (ready.length > 0 || active > 0) return { start, cancel: [], end: undefined }
+  const start = due.slice(0, Math.max(0, atOnce - busy))
+  if (ready.length > 0 || active.length > 0) return { start, cancel: [], end: undefined }
   return { start, cancel: pending.map((s) => s.key), end: endOf(steps, cancelRequested) }
 }
 

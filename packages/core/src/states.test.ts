@@ -8,7 +8,7 @@ const tables: [string, StateTable<string>, string, string[]][] = [
   ['step', stepStates as StateTable<string>, 'pending', ['succeeded', 'skipped']],
   ['run', runStates as StateTable<string>, 'queued', ['succeeded']],
   ['build', buildStates as StateTable<string>, 'queued', ['succeeded', 'failed', 'canceled']],
-  ['deploy', deployStates as StateTable<string>, 'pending', ['succeeded']],
+  ['deploy', deployStates as StateTable<string>, 'pending', ['skipped', 'succeeded']],
   ['install', installStates as StateTable<string>, 'new', []],
 ]
 

@@ -32,7 +32,7 @@ export type JobOutcome = 'succeeded' | 'failed' | 'canceled'
 export type StepStatus = 'pending' | 'active' | 'succeeded' | 'failed' | 'canceled' | 'skipped'
 export const stepStates = stateTable<StepStatus>({
   pending: ['active', 'canceled', 'skipped'],
-  active: ['succeeded', 'failed', 'canceled'],
+  active: ['succeeded', 'failed', 'canceled', 'pending'],
   failed: ['pending', 'skipped'],
   canceled: ['pending'],
   succeeded: [],
@@ -58,11 +58,20 @@ export const buildStates = stateTable<BuildStatus>({
   canceled: [],
 })
 
-export type DeployStatus = 'pending' | 'syncing' | 'deploying' | 'succeeded' | 'failed' | 'canceled'
+/** `skipped`: the plan showed that nothing would change. */
+export type DeployStatus =
+  | 'pending'
+  | 'syncing'
+  | 'deploying'
+  | 'succeeded'
+  | 'failed'
+  | 'canceled'
+  | 'skipped'
 export const deployStates = stateTable<DeployStatus>({
-  pending: ['syncing', 'deploying', 'canceled', 'failed'],
-  syncing: ['deploying', 'failed', 'canceled'],
+  pending: ['syncing', 'deploying', 'canceled', 'failed', 'skipped'],
+  syncing: ['deploying', 'failed', 'canceled', 'skipped'],
   deploying: ['succeeded', 'failed', 'canceled'],
+  skipped: [],
   succeeded: [],
   failed: ['pending'],
   canceled: ['pending'],

@@ -75,7 +75,7 @@ describe('whyRunWaits', () => {
   const since = '2026-11-15T10:00:00.000Z'
 
   it('names the run ahead, the agent that has not come, and what each active job waits for', () => {
-    const queued = { status: 'queued' as const, createdAt: since, activeSteps: [] }
+    const queued = { status: 'queued' as const, createdAt: since, activeSteps: [], retries: [] }
     expect(whyRunWaits({ ...queued, blockedBy: null })).toMatchObject([{ code: 'starting' }])
     const [behind] = whyRunWaits({ ...queued, blockedBy: { runId: 'run_1', kind: 'provision' } })
     expect(behind).toMatchObject({ code: 'run_ahead', remedy: expect.stringContaining('run_1') as unknown })
@@ -88,11 +88,15 @@ describe('whyRunWaits', () => {
         { key: 'agent', kind: 'agent', since, job: undefined },
         { key: 'deploy:web', kind: 'deploy', since, job },
         { key: 'deploy:db', kind: 'deploy', since, job: undefined },
+        { key: 'approval:db', kind: 'approval', since, job: undefined },
       ],
+      retries: [{ key: 'sync:db', attempts: 2, notBefore: since, since, message: 'exit code 1' }],
     })
     expect(waits.map((w) => [w.code, w.message])).toEqual([
       ['agent_enrolling', 'The install agent has not connected yet.'],
       ['lost', 'deploy:web: Unknown.'],
+      ['approval', 'approval:db: somebody must approve the plan.'],
+      ['retrying', `sync:db failed 2 times (exit code 1) and is tried again at ${since}.`],
     ])
     expect(whyRunWaits({ ...queued, status: 'failed', blockedBy: null })).toEqual([])
   })

@@ -86,6 +86,8 @@ export interface RunFacts {
   /** The active run on the same install that must end first. */
   blockedBy: { runId: string; kind: string } | null
   activeSteps: { key: string; kind: string; since: string; job: Waiting | undefined }[]
+  /** Steps that failed and are tried again by themselves. */
+  retries: { key: string; attempts: number; notBefore: string; since: string; message: string }[]
 }
 
 export function whyRunWaits(run: RunFacts): Waiting[] {
@@ -102,19 +104,40 @@ export function whyRunWaits(run: RunFacts): Waiting[] {
     ]
   }
   if (run.status !== 'active') return []
-  return run.activeSteps.flatMap((step) => {
-    if (step.kind === 'agent') {
-      return [
-        waiting(
-          'agent_enrolling',
-          'The install agent has not connected yet.',
-          step.since,
-          'Look at the sandbox step’s log; without a sandbox, start the agent with a token of `tenon installs join-token`.',
-        ),
-      ]
-    }
-    return step.job ? [{ ...step.job, message: `${step.key}: ${step.job.message}` }] : []
-  })
+  const retries = run.retries.map(({ key, attempts, notBefore, since, message }) =>
+    waiting(
+      'retrying',
+      `${key} failed ${attempts === 1 ? 'once' : `${attempts} times`} (${message}) and is tried again at ${notBefore}.`,
+      since,
+      'Nothing, or stop it: `tenon runs cancel`.',
+    ),
+  )
+  return [...run.activeSteps.flatMap(whyStepWaits), ...retries]
+}
+
+function whyStepWaits(step: RunFacts['activeSteps'][number]): Waiting[] {
+  if (step.kind === 'approval') {
+    return [
+      waiting(
+        'approval',
+        `${step.key}: somebody must approve the plan.`,
+        step.since,
+        'Look at it and decide: `tenon runs approve` or `tenon runs reject`.',
+      ),
+    ]
+  }
+
+  if (step.kind === 'agent') {
+    return [
+      waiting(
+        'agent_enrolling',
+        'The install agent has not connected yet.',
+        step.since,
+        'Look at the sandbox step’s log; without a sandbox, start the agent with a token of `tenon installs join-token`.',
+      ),
+    ]
+  }
+  return step.job ? [{ ...step.job, message: `${step.key}: ${step.job.message}` }] : []
 }
 
 function waiting(code: string, message: string, since: string, remedy: string | null = null): Waiting {

@@ -7,8 +7,8 @@ export const planChange = z.object({
   /** What it is, in the words of its tool: `aws_s3_bucket.data`, `Deployment web/api`. */
   address: clippedText(500),
   /** Only what differs; absent where the tool does not say, or where it is too large. */
-  before: json.optional(),
-  after: json.optional(),
+  before: json.exactOptional(),
+  after: json.exactOptional(),
 })
 
 export const policyFinding = z.object({
@@ -31,3 +31,8 @@ export const planResult = z.object({
   findings: z.array(policyFinding).max(200),
 })
 export type PlanResult = z.infer<typeof planResult>
+
+/** What a plan's job found, for people and for the deploy that applies it; undefined when it says nothing of the kind. */
+export function planOf(result: { [key: string]: unknown } | undefined): PlanResult | undefined {
+  return planResult.safeParse(result?.['plan']).data
+}

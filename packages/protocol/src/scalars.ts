@@ -36,12 +36,12 @@ export const base64 = z.base64()
 
 /** Text from outside: bounded, and clean. */
 export function text(max: number) {
-  return z.string().transform(clean).pipe(z.string().max(max))
+  return z.string().overwrite(clean).max(max)
 }
 
 /** Text from outside that is cut, not refused, when it is too long: a job's words must never block its result. */
 export function clippedText(max: number) {
-  return z.string().transform((value) => clean(clip(value, max)))
+  return z.string().overwrite((value) => clean(clip(value, max)))
 }
 
 /** Postgres cannot hold the zero character, and half a surrogate pair has no canonical form. */

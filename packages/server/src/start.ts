@@ -1,8 +1,8 @@
 import { makeId } from '@tenon/core'
-import { MEDIA_TYPES, PRODUCT_VERSION } from '@tenon/protocol'
+import { MEDIA_TYPES, pluginDescription, PRODUCT_VERSION } from '@tenon/protocol'
 import { packFolder } from '@tenon/oci'
 import { randomBytes } from 'node:crypto'
-import { mkdir, readdir } from 'node:fs/promises'
+import { mkdir, readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
@@ -144,8 +144,12 @@ async function ensureIdentity(db: Db, config: Config, nowMs: number): Promise<st
 /** The plugins that come with this server go into the vendor registry by digest, like everything that jobs run. */
 async function publishPlugins(context: Context): Promise<void> {
   const names = await readdir(context.config.pluginsDir).catch(() => [])
-  for (const name of names.filter((n) => /^[a-z0-9-]+$/.test(n))) {
-    const bytes = await packFolder(join(context.config.pluginsDir, name))
+  for (const name of names.filter((n) => /^[a-z0-9_-]+$/.test(n))) {
+    const folder = join(context.config.pluginsDir, name)
+    const { operations } = pluginDescription.parse(
+      JSON.parse(await readFile(join(folder, 'plugin.json'), 'utf8')),
+    )
+    const bytes = await packFolder(folder)
     const repository = `tenon/plugins/${name}`
     const { digest } = await context.registry.storeLayer(
       repository,
@@ -155,7 +159,7 @@ async function publishPlugins(context: Context): Promise<void> {
       67_108_864,
     )
     await transact(context, async (tx) => {
-      const row = { name, repository, digest, version: PRODUCT_VERSION }
+      const row = { name, repository, digest, version: PRODUCT_VERSION, operations }
       const known = await tx.db
         .selectFrom('plugin')
         .select('digest')

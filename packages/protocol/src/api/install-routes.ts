@@ -1,10 +1,19 @@
+import { APPROVAL_OPTIONS } from '@tenon/core'
 import { z } from 'zod'
-import { digest, id, json, name, partName, text } from '../scalars.ts'
+import { digest, id, json, jsonObject, name, partName, text } from '../scalars.ts'
 import { byId, byRef, listOf, page, route } from './route.ts'
 import * as view from './views.ts'
 
 const READ = 'read' as const
 const OPERATE = 'operate' as const
+
+const ofStep = z.strictObject({ id, step: id })
+const inputs = z.record(z.string().max(128), json).default({})
+const installSettings = {
+  approval: z.enum(APPROVAL_OPTIONS).optional(),
+  toggles: z.record(partName, z.boolean()).optional(),
+  overrides: z.record(partName, jsonObject).optional(),
+}
 
 /** What happens on installs: their deploys, runs and jobs. */
 export const installRoutes = {
@@ -30,9 +39,26 @@ export const installRoutes = {
         type: z.enum(['local', 'none']),
         config: z.record(z.string(), json).default({}),
       }),
-      inputs: z.record(z.string().max(128), json).default({}),
+      inputs,
+      ...installSettings,
     }),
     response: z.object({ install: view.installView, run: view.runView.nullable() }),
+  }),
+  'installs.update': route({
+    method: 'PATCH',
+    path: '/api/v1/installs/:ref',
+    tag: 'installs',
+    permission: OPERATE,
+    summary: 'Change inputs, approval, toggles or overrides; starts the runs that follow from it.',
+    params: byRef,
+    body: z.strictObject({
+      /** Only the ones that change; null takes one back to its default. */
+      inputs: z.record(z.string().max(128), json).optional(),
+      ...installSettings,
+      /** False: keep the change for the next deploy. */
+      deploy: z.boolean().optional(),
+    }),
+    response: z.object({ install: view.installView, runs: z.array(view.runView) }),
   }),
   'installs.get': route({
     method: 'GET',
@@ -112,9 +138,15 @@ export const installRoutes = {
     path: '/api/v1/installs/:ref/deploys',
     tag: 'deploys',
     permission: OPERATE,
-    summary: 'Deploy the newest builds of components (all when none is named).',
+    summary: 'Deploy the newest builds of components (all when none is named), or those that are named.',
     params: byRef,
-    body: z.strictObject({ components: z.array(partName).max(1000).optional() }),
+    body: z.strictObject({
+      components: z.array(partName).max(1000).optional(),
+      /** Only what differs from what is there: another build, another configuration or input, or not healthy. */
+      changed: z.boolean().optional(),
+      /** Other than the newest, by component. */
+      builds: z.record(partName, id).optional(),
+    }),
     response: view.runView,
   }),
   'deploys.list': route({
@@ -126,6 +158,25 @@ export const installRoutes = {
     params: byRef,
     query: page,
     response: listOf(view.deployView),
+  }),
+
+  'deploys.rollback': route({
+    method: 'POST',
+    path: '/api/v1/installs/:ref/deploys/:id/rollback',
+    tag: 'deploys',
+    permission: OPERATE,
+    summary: 'Deploy once more what an earlier deploy brought.',
+    params: z.strictObject({ ref: z.string().min(1).max(64), id }),
+    response: view.runView,
+  }),
+  'actions.run': route({
+    method: 'POST',
+    path: '/api/v1/installs/:ref/actions/:name',
+    tag: 'actions',
+    permission: OPERATE,
+    summary: 'Run an action of the app on an install.',
+    params: z.strictObject({ ref: z.string().min(1).max(64), name: partName }),
+    response: view.runView,
   }),
 
   'runs.list': route({
@@ -170,7 +221,46 @@ export const installRoutes = {
     tag: 'runs',
     permission: OPERATE,
     summary: 'Run a failed or canceled step again.',
-    params: z.strictObject({ id, step: id }),
+    params: ofStep,
+    response: view.runView,
+  }),
+
+  'steps.skip': route({
+    method: 'POST',
+    path: '/api/v1/runs/:id/steps/:step/skip',
+    tag: 'runs',
+    permission: OPERATE,
+    summary: 'Go on without a step that waits or has failed.',
+    params: ofStep,
+    response: view.runView,
+  }),
+  'steps.cancel': route({
+    method: 'POST',
+    path: '/api/v1/runs/:id/steps/:step/cancel',
+    tag: 'runs',
+    permission: OPERATE,
+    summary: 'Cancel one step; what does not depend on it goes on.',
+    params: ofStep,
+    response: view.runView,
+  }),
+  'steps.approve': route({
+    method: 'POST',
+    path: '/api/v1/runs/:id/steps/:step/approve',
+    tag: 'runs',
+    permission: OPERATE,
+    summary: 'Approve the plan that a step shows: exactly this plan is applied.',
+    params: ofStep,
+    body: z.strictObject({ plan: digest.nullable() }),
+    response: view.runView,
+  }),
+  'steps.reject': route({
+    method: 'POST',
+    path: '/api/v1/runs/:id/steps/:step/reject',
+    tag: 'runs',
+    permission: OPERATE,
+    summary: 'Reject the plan that a step shows: its component is left as it is.',
+    params: ofStep,
+    body: z.strictObject({ reason: text(500) }),
     response: view.runView,
   }),
 
@@ -232,7 +322,7 @@ export const installRoutes = {
     params: byId,
     body: z.strictObject({
       outcome: z.enum(['succeeded', 'failed', 'canceled']),
-      reason: text(500).pipe(z.string().min(3)),
+      reason: text(500).min(3),
     }),
     response: view.jobView,
   }),

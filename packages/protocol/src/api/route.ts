@@ -4,7 +4,7 @@ import { id } from '../scalars.ts'
 
 /** One route as data: the server registers it, the client calls it, OpenAPI describes it, and nothing else is reachable. */
 export interface Route {
-  method: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  method: 'GET' | 'POST' | 'PUT' | 'DELETE' | 'PATCH'
   path: string
   summary: string
   tag: string

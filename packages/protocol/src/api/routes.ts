@@ -51,7 +51,7 @@ export const routes = {
     permission: ADMINISTER,
     summary: 'Make an API token; its secret is shown once.',
     body: z.strictObject({
-      name: text(100).pipe(z.string().min(1)),
+      name: text(100).min(1),
       role: z.enum(USER_ROLES),
       expiresInSeconds: z.int().positive().max(31_622_400).nullable().default(7_776_000),
     }),

@@ -1,6 +1,7 @@
-import { AGENT_ROLES, JOB_END_REASONS, JOB_KINDS, RUN_KINDS, USER_ROLES } from '@tenon/core'
+import { AGENT_ROLES, APPROVAL_OPTIONS, JOB_END_REASONS, JOB_KINDS, RUN_KINDS, USER_ROLES } from '@tenon/core'
 import { z } from 'zod'
 import { jobOutputs } from '../channel.ts'
+import { planResult } from '../plan-result.ts'
 import { digest, id, jsonObject, name, partName, timestamp } from '../scalars.ts'
 
 /** What the API shows. Statuses are the words of `core/states.ts`. */
@@ -66,6 +67,11 @@ export const installView = z.object({
   app: name,
   sandbox: z.string(),
   status: installStatus,
+  approval: z.enum(APPROVAL_OPTIONS),
+  /** Without the sensitive ones, which the server does not have. */
+  inputs: jsonObject,
+  toggles: z.record(z.string(), z.boolean()),
+  overrides: z.record(z.string(), jsonObject),
   agent: z
     .object({ id, connected: z.boolean(), lastSeenAt: timestamp.nullable(), version: z.string() })
     .nullable(),
@@ -76,6 +82,8 @@ export const installView = z.object({
       artifact: digest.nullable(),
       deployedAt: timestamp.nullable(),
       outputs: jobOutputs,
+      /** What a deploy would change of what is there though nobody decided it; null when nothing. */
+      drift: z.object({ since: timestamp, jobId: id, plan: planResult }).nullable(),
     }),
   ),
   activeRun: id.nullable(),
@@ -91,6 +99,12 @@ export const stepView = z.object({
   status: z.enum(['pending', 'active', 'succeeded', 'failed', 'canceled', 'skipped']),
   jobId: id.nullable(),
   message: z.string(),
+  action: z.string().nullable(),
+  attempts: z.int(),
+  /** When it is tried again by itself. */
+  notBefore: timestamp.nullable(),
+  /** What a plan step found; its changes are in the result of its job. */
+  plan: planResult.omit({ changes: true, isCut: true }).nullable(),
   progress: z.object({ message: z.string(), fraction: z.number().nullable() }).nullable(),
   startedAt: timestamp.nullable(),
   finishedAt: timestamp.nullable(),

@@ -1,4 +1,11 @@
-import { canonicalBytes, hasLoneSurrogate, SERVER_CHAIN, type App } from '@tenon/core'
+import {
+  canonicalBytes,
+  hasLoneSurrogate,
+  SERVER_CHAIN,
+  TemplateError,
+  withTemplateDependencies,
+  type App,
+} from '@tenon/core'
 import { MEDIA_TYPES } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import { sha256 } from '../crypto.ts'
@@ -76,8 +83,9 @@ export const appHandlers = {
   },
 } satisfies Partial<Handlers>
 
-async function syncApp(context: Context, app: App, caller: Caller) {
-  requireSoundText(app)
+async function syncApp(context: Context, sent: App, caller: Caller) {
+  requireSoundText(sent)
+  const app = requireSoundTemplates(sent)
   requireSoundGraph(app)
   const digest = `sha256:${sha256(canonicalBytes(app))}`
   const changed = await transact(context, async (tx) => {
@@ -210,5 +218,17 @@ async function buildView(db: Db, id: string) {
     message: row.message,
     createdAt: row.created_at,
     finishedAt: row.finished_at,
+  }
+}
+
+/** What templates read of other components is a dependency, whether or not the config says so. */
+function requireSoundTemplates(app: App): App {
+  try {
+    return withTemplateDependencies(app)
+  } catch (error) {
+    if (!(error instanceof TemplateError)) throw error
+    throw new ApiFailure('bad_app', `a template cannot be read: ${error.message}`, {
+      remedy: 'Find its place with `tenon validate`.',
+    })
   }
 }

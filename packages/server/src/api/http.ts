@@ -17,11 +17,13 @@ import { enrolAgent } from '../operations/enrol.ts'
 import { answerError, answerNotFound } from './answer-error.ts'
 import { appHandlers } from './apps.ts'
 import { authenticate, authorize } from './auth.ts'
+import { deployHandlers } from './deploys.ts'
 import { serveDocs } from './docs.ts'
 import type { Call, Handlers } from './handler.ts'
 import { installHandlers } from './installs.ts'
 import { jobHandlers } from './jobs.ts'
 import { runHandlers } from './runs.ts'
+import { secretHandlers } from './secrets.ts'
 import { serverHandlers } from './server.ts'
 import { tokenHandlers } from './tokens.ts'
 
@@ -33,6 +35,8 @@ const handlers: Handlers = {
   ...tokenHandlers,
   ...appHandlers,
   ...installHandlers,
+  ...secretHandlers,
+  ...deployHandlers,
   ...runHandlers,
   ...jobHandlers,
 }

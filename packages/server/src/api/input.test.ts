@@ -103,6 +103,8 @@ function bodyOf(name: RouteName): string | undefined {
     'jobs.settle': { outcome: 'failed', reason: 'looked at it' },
     'installs.teardown': {},
     'deploys.create': {},
+    'steps.approve': { plan: null },
+    'steps.reject': { reason: 'not now' },
   }
   return bodies[name] && JSON.stringify(bodies[name])
 }

@@ -1,12 +1,13 @@
 import { ApiFailure } from '../errors.ts'
-import { actorOf } from '../operations/actor.ts'
-import { createRun } from '../operations/create-run.ts'
+import { actorOf, byCaller } from '../operations/actor.ts'
+import { createRun, newestVersion } from '../operations/create-run.ts'
 import { createJoinToken } from '../operations/join-tokens.ts'
-import type { Db } from '../store/database.ts'
+import { requireInputs, requireToggles, updateInstall } from '../operations/update-install.ts'
 import { transact } from '../store/transaction.ts'
 import { runView } from '../store/views.ts'
 import { findApp } from './apps.ts'
-import { notFound, pageOf, type Call, type Handlers } from './handler.ts'
+import { pageOf, type Call, type Handlers } from './handler.ts'
+import { findInstall, installView } from './install-view.ts'
 
 const JOIN_TOKEN_SECONDS = 3600
 
@@ -32,7 +33,7 @@ export const installHandlers = {
     if (install.status === 'deprovisioned')
       throw new ApiFailure('wrong_state', `install ${install.name} is already deprovisioned`)
     const runId = await transact(context, (tx) =>
-      createRun(context, tx, install, () => ({ kind: 'deprovision' }), caller),
+      createRun(context, tx, { install, decide: () => ({ kind: 'deprovision' }), by: byCaller(caller) }),
     )
     return (await runView(context.db, runId))!
   },
@@ -47,13 +48,11 @@ export const installHandlers = {
     const missing = (body.components ?? []).filter((name) => !names.includes(name))
     if (missing.length > 0) throw new ApiFailure('not_found', `not on this install: ${missing.join(', ')}`)
     const runId = await transact(context, (tx) =>
-      createRun(
-        context,
-        tx,
+      createRun(context, tx, {
         install,
-        () => ({ kind: 'teardown', components: body.components ?? names }),
-        caller,
-      ),
+        decide: () => ({ kind: 'teardown', components: body.components ?? names }),
+        by: byCaller(caller),
+      }),
     )
     return (await runView(context.db, runId))!
   },
@@ -90,121 +89,23 @@ export const installHandlers = {
       signature: agent.recipient_signature,
     }
   },
-  'secrets.put': async ({ context, params, body, caller }) => {
+  'installs.update': async ({ context, params, body, caller }) => {
     const install = await findInstall(context.db, params.ref)
-    return transact(context, async (tx) => {
-      await tx.db.selectFrom('install').select('id').where('id', '=', install.id).forUpdate().execute()
-      const last = await tx.db
-        .selectFrom('install_secret')
-        .select('version')
-        .where('install_id', '=', install.id)
-        .where('name', '=', params.name)
-        .orderBy('version', 'desc')
-        .executeTakeFirst()
-      const version = (last?.version ?? 0) + 1
-      // An older value that never arrived must not arrive after this one.
-      await tx.db
-        .deleteFrom('install_secret')
-        .where('install_id', '=', install.id)
-        .where('name', '=', params.name)
-        .where('delivered_at', 'is', null)
-        .execute()
-      await tx.db
-        .insertInto('install_secret')
-        .values({
-          install_id: install.id,
-          name: params.name,
-          version,
-          ciphertext: Buffer.from(body.ciphertext, 'base64'),
-          set_at: tx.at,
-        })
-        .execute()
-      tx.audit(install.id, {
-        actor: actorOf(caller),
-        action: 'secret.set',
-        subject: { type: 'secret', id: params.name },
-        outcome: 'ok',
-        manifestDigest: null,
-        details: { version },
-      })
-      const agent = await tx.db
-        .selectFrom('agent')
-        .select('id')
-        .where('install_id', '=', install.id)
-        .where('status', '=', 'enrolled')
-        .executeTakeFirst()
-      if (agent) tx.nudge(`agent:${agent.id}`)
-      return { name: params.name, version, delivered: false }
-    })
-  },
-  'secrets.list': async ({ context, params }) => {
-    const install = await findInstall(context.db, params.ref)
-    const rows = await context.db
-      .selectFrom('install_secret')
-      .distinctOn('name')
-      .select(['name', 'version', 'delivered_at', 'set_at'])
-      .where('install_id', '=', install.id)
-      .orderBy('name')
-      .orderBy('version', 'desc')
-      .execute()
+    const runIds = await updateInstall(context, install, body, byCaller(caller))
+    const runs = await Promise.all(runIds.map((id) => runView(context.db, id)))
     return {
-      items: rows.map((row) => ({
-        name: row.name,
-        version: row.version,
-        delivered: row.delivered_at !== null,
-        setAt: row.set_at,
-      })),
-      next: null,
+      install: await installView(context.db, install.id),
+      runs: runs.filter((run) => run !== undefined),
     }
-  },
-  'deploys.create': async ({ context, params, body, caller }) => {
-    const install = await findInstall(context.db, params.ref)
-    if (install.status === 'deprovisioned' || install.status === 'deprovisioning')
-      throw new ApiFailure('wrong_state', `install ${install.name} is ${install.status}`)
-    const runId = await transact(context, (tx) =>
-      createRun(
-        context,
-        tx,
-        install,
-        (app) => {
-          const all = app.components.map((c) => c.name)
-          const unknown = (body.components ?? []).filter((name) => !all.includes(name))
-          if (unknown.length > 0)
-            throw new ApiFailure('not_found', `app ${app.name} has no component ${unknown.join(', ')}`)
-          return { kind: 'deploy', components: body.components ?? all }
-        },
-        caller,
-      ),
-    )
-    return (await runView(context.db, runId))!
-  },
-  'deploys.list': async ({ context, params, query }) => {
-    const install = await findInstall(context.db, params.ref)
-    const rows = await context.db
-      .selectFrom('deploy')
-      .selectAll()
-      .where('install_id', '=', install.id)
-      .$if(query.after !== undefined, (q) => q.where('id', '<', query.after!))
-      .orderBy('id', 'desc')
-      .limit(query.limit + 1)
-      .execute()
-    return pageOf(rows, query.limit, (row) => ({
-      id: row.id,
-      installId: row.install_id,
-      component: row.component,
-      buildId: row.build_id,
-      artifact: row.artifact_digest,
-      runId: row.run_id,
-      status: row.status,
-      createdAt: row.created_at,
-      finishedAt: row.finished_at,
-    }))
   },
 } satisfies Partial<Handlers>
 
 async function createInstall({ context, body, caller }: Call<'installs.create'>) {
   const app = await findApp(context.db, body.app)
   const { id, runId } = await transact(context, async (tx) => {
+    const { content } = await newestVersion(tx, app.id)
+    const inputs = requireInputs(content, body.inputs)
+    requireToggles(content, body.toggles ?? {})
     const install = { id: context.newId('install'), app_id: app.id, sandbox_type: body.sandbox.type }
     const added = await tx.db
       .insertInto('install')
@@ -213,7 +114,10 @@ async function createInstall({ context, body, caller }: Call<'installs.create'>)
         name: body.name,
         status: 'new',
         sandbox_config: JSON.stringify(body.sandbox.config),
-        inputs: JSON.stringify(body.inputs),
+        inputs: JSON.stringify(inputs),
+        toggles: JSON.stringify(body.toggles ?? {}),
+        overrides: JSON.stringify(body.overrides ?? {}),
+        ...(body.approval === undefined ? {} : { approval: body.approval }),
         created_at: tx.at,
       })
       .onConflict((c) => c.column('name').doNothing())
@@ -233,70 +137,12 @@ async function createInstall({ context, body, caller }: Call<'installs.create'>)
     })
     return {
       id: install.id,
-      runId: await createRun(context, tx, install, () => ({ kind: 'provision' }), caller),
+      runId: await createRun(context, tx, {
+        install,
+        decide: () => ({ kind: 'provision' }),
+        by: byCaller(caller),
+      }),
     }
   })
   return { install: await installView(context.db, id), run: (await runView(context.db, runId)) ?? null }
-}
-
-export async function findInstall(db: Db, ref: string) {
-  const row = await db
-    .selectFrom('install')
-    .selectAll()
-    .where((eb) => eb.or([eb('name', '=', ref), eb('id', '=', ref)]))
-    .executeTakeFirst()
-  if (!row) throw notFound('install', ref)
-  return row
-}
-
-async function installView(db: Db, id: string) {
-  const row = await db
-    .selectFrom('install')
-    .innerJoin('app', 'app.id', 'install.app_id')
-    .selectAll('install')
-    .select('app.name as app')
-    .where('install.id', '=', id)
-    .executeTakeFirstOrThrow()
-  const agent = await db
-    .selectFrom('agent')
-    .selectAll()
-    .where('install_id', '=', id)
-    .where('status', '=', 'enrolled')
-    .executeTakeFirst()
-  const components = await db
-    .selectFrom('install_component')
-    .selectAll()
-    .where('install_id', '=', id)
-    .orderBy('component')
-    .execute()
-  const run = await db
-    .selectFrom('run')
-    .select('id')
-    .where('install_id', '=', id)
-    .where('status', '=', 'active')
-    .executeTakeFirst()
-  return {
-    id: row.id,
-    name: row.name,
-    app: row.app,
-    sandbox: row.sandbox_type,
-    status: row.status,
-    agent: agent
-      ? {
-          id: agent.id,
-          connected: agent.session_id !== null,
-          lastSeenAt: agent.last_seen_at,
-          version: agent.version,
-        }
-      : null,
-    components: components.map((c) => ({
-      name: c.component,
-      status: c.status,
-      artifact: c.artifact_digest,
-      deployedAt: c.deployed_at,
-      outputs: c.outputs,
-    })),
-    activeRun: run?.id ?? null,
-    createdAt: row.created_at,
-  }
 }

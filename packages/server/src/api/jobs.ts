@@ -1,7 +1,7 @@
 import { cancelJob, forceSettle } from '../operations/job-control.ts'
 import { JOB_COLUMNS, jobView, jobViews } from '../store/views.ts'
 import { notFound, pageOf, type Handlers } from './handler.ts'
-import { findInstall } from './installs.ts'
+import { findInstall } from './install-view.ts'
 import { streamLog } from './streams.ts'
 import type { Context } from '../context.ts'
 

@@ -1,10 +1,11 @@
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import type { Sessions } from '../channel/sessions.ts'
-import { activateNext } from '../operations/advance-run.ts'
+import { activateNext, advance, lockRun } from '../operations/advance-run.ts'
 import { isDatabaseAway } from '../store/database.ts'
 import { expireLeases } from '../store/jobs.ts'
 import { transact } from '../store/transaction.ts'
+import { checkDrift } from './drift.ts'
 import { sealServerChain } from './seal.ts'
 
 const PROCESS_DEAD_SECONDS = 20
@@ -17,6 +18,8 @@ export function startLoops(context: Context, sessions: Sessions): { stop(): Prom
     every(context, 'expiry', 1_000 * watchSeconds, () => expireLeases(context, watchSeconds)),
     every(context, 'audit', 250, () => sealServerChain(context)),
     every(context, 'poll', 3_000, () => poll(context, sessions)),
+    every(context, 'retries', 1_000, () => retryDueSteps(context)),
+    every(context, 'drift', 10_000, () => checkDrift(context)),
     every(context, 'processes', 5_000, () => watchProcesses(context, sessions)),
   ]
   return { stop: async () => void (await Promise.all(loops.map((loop) => loop.stop()))) }
@@ -71,6 +74,24 @@ async function startWaitingRuns(context: Context): Promise<void> {
     )
     .execute()
   for (const { install_id } of stuck) await transact(context, (tx) => activateNext(context, tx, install_id))
+}
+
+/** Steps that were to be tried again at some time: their runs go on. */
+async function retryDueSteps(context: Context): Promise<void> {
+  const at = new Date(context.now()).toISOString()
+  const due = await context.db
+    .selectFrom('step')
+    .select('run_id')
+    .distinct()
+    .where('status', '=', 'pending')
+    .where('not_before', '<=', at)
+    .execute()
+  for (const { run_id } of due) {
+    await transact(context, async (tx) => {
+      const run = await lockRun(tx, run_id)
+      if (run) await advance(context, tx, run)
+    })
+  }
 }
 
 /** An agent whose session or server process died is not connected any more, whatever its row says. */

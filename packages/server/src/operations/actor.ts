@@ -1,4 +1,5 @@
 import type { AuditFact, UserRole } from '@tenon/core'
+import type { Context } from '../context.ts'
 
 /** Who asks, as the API found out. */
 export interface Caller {
@@ -9,4 +10,18 @@ export interface Caller {
 
 export function actorOf(caller: Caller): AuditFact['actor'] {
   return { type: 'user', id: caller.tokenId }
+}
+
+/** Who decided something: a person through the API, or the server by a schedule. */
+export interface Decider {
+  name: string
+  actor: AuditFact['actor']
+}
+
+export function byCaller(caller: Caller): Decider {
+  return { name: caller.name, actor: actorOf(caller) }
+}
+
+export function byServer(context: Context): Decider {
+  return { name: 'schedule', actor: { type: 'server', id: context.serverId } }
 }

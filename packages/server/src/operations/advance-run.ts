@@ -1,4 +1,11 @@
-import { advanceRun, installStates, type InstallStatus, type RunKind, type RunStatus } from '@tenon/core'
+import {
+  advanceRun,
+  installStates,
+  type InstallStatus,
+  type RunKind,
+  type RunStatus,
+  type StepState,
+} from '@tenon/core'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import type { Tx } from '../store/transaction.ts'
@@ -42,10 +49,10 @@ export async function advanceRuns(context: Context, tx: Tx, runs: readonly Run[]
     const starting: StartingStep[] = []
     for (const run of moving) {
       const own = steps.filter((step) => step.run_id === run.id)
-      const next = advanceRun(
-        own.map((s) => ({ key: s.key, dependsOn: s.depends_on, status: s.status })),
-        run.cancel_requested_at !== null,
-      )
+      const next = advanceRun(own.map(stateOf), run.cancel_requested_at !== null, {
+        nowMs: context.now(),
+        atOnce: context.config.runParallel,
+      })
       if (next.end) ended.push({ run, end: next.end, cancel: next.cancel })
       for (const key of next.start) starting.push({ run, step: own.find((s) => s.key === key)! })
     }
@@ -55,11 +62,23 @@ export async function advanceRuns(context: Context, tx: Tx, runs: readonly Run[]
   if (ended.length > 0) await endRuns(context, tx, ended)
 }
 
+function stateOf(step: StepRow): StepState {
+  return {
+    key: step.key,
+    dependsOn: step.depends_on,
+    status: step.status,
+    isIdle: step.kind === 'approval',
+    ...(step.not_before === null ? {} : { notBeforeMs: Date.parse(step.not_before) }),
+  }
+}
+
+type StepRow = Awaited<ReturnType<typeof stepsOf>>[number]
+
 async function stepsOf(tx: Tx, runs: readonly Run[]) {
   const ids = runs.map((run) => run.id)
   return tx.db
     .selectFrom('step')
-    .select(['id', 'run_id', 'key', 'kind', 'component', 'depends_on', 'status'])
+    .select(['id', 'run_id', 'key', 'kind', 'component', 'action', 'depends_on', 'status', 'not_before'])
     .where(sql<boolean>`run_id = any(${ids})`)
     .orderBy('position')
     .execute()

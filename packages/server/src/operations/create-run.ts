@@ -3,25 +3,23 @@ import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
 import { activateNext } from './advance-run.ts'
-import { actorOf, type Caller } from './actor.ts'
+import type { Decider } from './actor.ts'
 import { planSteps } from './plan-steps.ts'
 
+export interface RunRequest {
+  install: { id: string; app_id: string }
+  decide: (app: App) => Decision | Promise<Decision>
+  by: Decider
+  /** Builds other than the newest, by component. */
+  builds?: { [component: string]: string }
+}
+
 /** One decision becomes a run with its steps; it starts at once, or waits for the active one on the same install. */
-export async function createRun(
-  context: Context,
-  tx: Tx,
-  install: { id: string; app_id: string; sandbox_type: string },
-  decide: (app: App) => Decision,
-  caller: Caller,
-): Promise<string> {
-  const version = await tx.db
-    .selectFrom('app_version')
-    .selectAll()
-    .where('app_id', '=', install.app_id)
-    .orderBy('number', 'desc')
-    .executeTakeFirstOrThrow()
+export async function createRun(context: Context, tx: Tx, request: RunRequest): Promise<string> {
+  const { install, by } = request
+  const version = await newestVersion(tx, install.app_id)
   const app = version.content
-  const decision = decide(app)
+  const decision = await request.decide(app)
   const id = context.newId('run')
   await tx.db
     .insertInto('run')
@@ -31,20 +29,15 @@ export async function createRun(
       app_version_id: version.id,
       kind: decision.kind,
       status: 'queued',
-      created_by: caller.name,
+      created_by: by.name,
       created_at: tx.at,
     })
     .execute()
   const steps = await planSteps(context, tx, id, install, decision, app)
-  await createDeploys(
-    context,
-    tx,
-    install,
-    id,
-    steps.filter((s) => s.kind === 'deploy').map((s) => s.component!),
-  )
+  const deployed = steps.filter((s) => s.kind === 'deploy').map((s) => s.component!)
+  await createDeploys(context, tx, request, id, deployed)
   tx.audit(install.id, {
-    actor: actorOf(caller),
+    actor: by.actor,
     action: 'run.created',
     subject: { type: 'run', id },
     outcome: 'ok',
@@ -55,25 +48,25 @@ export async function createRun(
   return id
 }
 
-/** Pins each component to the newest build there is now: what is decided is what is deployed. */
+export function newestVersion(tx: Tx, appId: string) {
+  return tx.db
+    .selectFrom('app_version')
+    .selectAll()
+    .where('app_id', '=', appId)
+    .orderBy('number', 'desc')
+    .executeTakeFirstOrThrow()
+}
+
+/** Pins each component to the newest build there is now, or the one that was named: what is decided is what is deployed. */
 async function createDeploys(
   context: Context,
   tx: Tx,
-  install: { id: string; app_id: string },
+  { install, builds: named = {} }: RunRequest,
   runId: string,
   components: string[],
 ): Promise<void> {
   if (components.length === 0) return
-  const builds = await tx.db
-    .selectFrom('build')
-    .distinctOn('component')
-    .select(['id', 'component', 'artifact_repository', 'artifact_digest'])
-    .where('app_id', '=', install.app_id)
-    .where('component', 'in', components)
-    .where('status', '=', 'succeeded')
-    .orderBy('component')
-    .orderBy('id', 'desc')
-    .execute()
+  const builds = await newestBuilds(tx, install.app_id, components, named)
   const missing = components.filter((name) => !builds.some((b) => b.component === name))
   if (missing.length > 0) {
     throw new ApiFailure('no_build', `not built yet: ${missing.join(', ')}`, {
@@ -95,6 +88,37 @@ async function createDeploys(
         created_at: tx.at,
       })),
     )
+    .execute()
+}
+
+export function newestBuilds(
+  tx: Tx,
+  appId: string,
+  components: string[],
+  named: { [component: string]: string } = {},
+) {
+  const given = Object.keys(named).filter((component) => components.includes(component))
+  return tx.db
+    .selectFrom('build')
+    .distinctOn('component')
+    .select(['id', 'component', 'artifact_repository', 'artifact_digest'])
+    .where('app_id', '=', appId)
+    .where('component', 'in', components)
+    .where('status', '=', 'succeeded')
+    .$if(given.length > 0, (q) =>
+      q.where((eb) =>
+        eb.or([
+          eb('component', 'not in', given),
+          eb(
+            'id',
+            'in',
+            given.map((name) => named[name]!),
+          ),
+        ]),
+      ),
+    )
+    .orderBy('component')
+    .orderBy('id', 'desc')
     .execute()
 }
 

@@ -2,7 +2,6 @@ import {
   documentDigest,
   signDocument,
   type AgentRole,
-  type App,
   type JobKind,
   type JobManifest,
   type Json,
@@ -14,6 +13,7 @@ import { isoNow, type Context } from '../context.ts'
 import { sha256 } from '../crypto.ts'
 import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
+import { actionConfig, componentConfig, type ConfigSubject, type InstallFacts } from './component-config.ts'
 
 /** What a job is about, before it has an id: who runs it, and what it may do. */
 export interface JobPlan {
@@ -77,29 +77,23 @@ export function poolOf(role: AgentRole, installId: string | null): string {
   return role === 'install' ? `install:${installId}` : role
 }
 
-export interface StepSubject {
+export interface StepSubject extends ConfigSubject {
   kind: StepKind
   component: string | null
-  install: {
-    id: string
-    name: string
-    sandbox_type: string
-    sandbox_config: { [key: string]: Json }
-    inputs: { [key: string]: Json }
-  }
-  app: App
+  action: string | null
+  install: InstallFacts & { sandbox_config: { [key: string]: Json } }
   /** The artifact that the step is about: of the run's deploy, or what is installed. */
   artifact: { repository: string; digest: string } | undefined
+  approvedPlan: string | null
 }
 
 /** Pure: the job of a step, or an ApiFailure that says why there can be none. */
 export function planJobOfStep(plugins: Plugins, subject: StepSubject): JobPlan {
   const { kind, install } = subject
+  const inInstall = { role: 'install' as const, installId: install.id }
   switch (kind) {
     case 'agent':
     case 'approval':
-    case 'plan':
-    case 'action':
       throw new Error(`no job does a step of kind ${kind}`)
     case 'sandbox':
     case 'sandbox-destroy':
@@ -110,20 +104,13 @@ export function planJobOfStep(plugins: Plugins, subject: StepSubject): JobPlan {
         operations: [sandboxOperation(plugins, subject)],
       }
     case 'sync':
-      return {
-        kind: 'sync',
-        role: 'install',
-        installId: install.id,
-        operations: [syncOperation(plugins, subject)],
-      }
+      return { kind, ...inInstall, operations: [syncOperation(plugins, subject)] }
+    case 'plan':
     case 'deploy':
     case 'destroy':
-      return {
-        kind,
-        role: 'install',
-        installId: install.id,
-        operations: [componentOperation(plugins, subject, kind)],
-      }
+      return { kind, ...inInstall, operations: [componentOperation(plugins, subject, kind)] }
+    case 'action':
+      return { kind, ...inInstall, operations: [actionOperation(plugins, subject)] }
   }
 }
 
@@ -146,15 +133,16 @@ function sandboxOperation(plugins: Plugins, { kind, install }: StepSubject): Man
 
 function syncOperation(plugins: Plugins, subject: StepSubject): ManifestOperation {
   const component = componentOf(subject)
-  const plugin = pluginFor(plugins, component.type)
+  const artifact = { name: 'artifact', ...artifactOf(subject) }
+  const plugin = pluginOf(plugins, component.type, artifact)
   return {
     operation: 'sync',
     plugin: { name: 'sync', repository: 'tenon/plugins/sync', digest: null },
     component: component.name,
-    artifacts: [
-      { name: 'plugin', repository: plugin.repository, digest: plugin.digest! },
-      { name: 'artifact', ...artifactOf(subject) },
-    ],
+    artifacts:
+      plugin.digest === artifact.digest
+        ? [artifact]
+        : [{ name: 'plugin', repository: plugin.repository, digest: plugin.digest! }, artifact],
     approvedPlan: null,
     config: { component: component.config },
   }
@@ -163,28 +151,40 @@ function syncOperation(plugins: Plugins, subject: StepSubject): ManifestOperatio
 function componentOperation(
   plugins: Plugins,
   subject: StepSubject,
-  operation: 'deploy' | 'destroy',
+  operation: 'plan' | 'deploy' | 'destroy',
 ): ManifestOperation {
   const component = componentOf(subject)
+  const artifact = artifactOf(subject)
   return {
     operation,
-    plugin: pluginFor(plugins, component.type),
+    plugin: pluginOf(plugins, component.type, artifact),
     component: component.name,
-    artifacts: [{ name: 'artifact', ...artifactOf(subject) }],
-    approvedPlan: null,
-    config: {
-      component: component.config,
-      inputs: subject.install.inputs,
-      dependencies: component.dependencies,
-      secrets: secretNames(component.config),
-    },
+    artifacts: [{ name: 'artifact', ...artifact }],
+    approvedPlan: operation === 'deploy' ? subject.approvedPlan : null,
+    config: componentConfig(subject, component),
   }
 }
 
-/** The secrets that a component names; the job gets these and no others. */
-function secretNames(config: { [key: string]: Json }): string[] {
-  const names = config['secrets']
-  return Array.isArray(names) ? names.filter((name) => typeof name === 'string') : []
+function actionOperation(plugins: Plugins, subject: StepSubject): ManifestOperation {
+  const config = actionConfig(subject, subject.action ?? '')
+  if (!config) throw new ApiFailure('wrong_state', `the app no longer has an action ${subject.action}`)
+  return {
+    operation: 'action',
+    plugin: pluginFor(plugins, 'action'),
+    component: subject.component,
+    artifacts: [],
+    approvedPlan: null,
+    config,
+  }
+}
+
+/** A vendor's own type brings its plugin along: what was built is what runs it. */
+function pluginOf(
+  plugins: Plugins,
+  type: string,
+  artifact: { repository: string; digest: string },
+): ManifestOperation['plugin'] {
+  return type === 'plugin' ? { name: type, ...artifact } : pluginFor(plugins, type)
 }
 
 /** What runs a component of each type, by name. */

@@ -1,28 +1,18 @@
 import { planRun, type App, type Decision, type PlannedStep } from '@tenon/core'
 import type { Context } from '../context.ts'
 import type { Tx } from '../store/transaction.ts'
+import { settingsOf } from './settle-plans.ts'
 
 /** Asks the core which steps a decision makes on the install as it is now, and stores them. */
 export async function planSteps(
   context: Context,
   tx: Tx,
   runId: string,
-  install: { id: string; sandbox_type: string },
+  install: { id: string },
   decision: Decision,
   app: App,
 ): Promise<PlannedStep[]> {
-  const there = await tx.db
-    .selectFrom('install_component')
-    .select('component')
-    .where('install_id', '=', install.id)
-    .execute()
-  const steps = planRun(decision, app, {
-    deployed: new Set(there.map((row) => row.component)),
-    hasSandbox: install.sandbox_type !== 'none',
-    disabled: new Set(),
-    plannable: new Set(),
-    approval: 'approve-all',
-  })
+  const steps = planRun(decision, app, await installState(tx, install.id, app))
   if (steps.length === 0) return steps
   await tx.db
     .insertInto('step')
@@ -34,10 +24,40 @@ export async function planSteps(
         key: s.key,
         kind: s.kind,
         component: s.component,
+        action: s.action,
         depends_on: s.dependsOn,
         status: 'pending' as const,
+        max_auto_retries: (s.component && settingsOf(app, s.component)?.maxAutoRetries) || 0,
       })),
     )
     .execute()
   return steps
+}
+
+async function installState(tx: Tx, installId: string, app: App) {
+  const [install, there, plugins] = await Promise.all([
+    tx.db
+      .selectFrom('install')
+      .select(['sandbox_type', 'approval', 'toggles'])
+      .where('id', '=', installId)
+      .executeTakeFirstOrThrow(),
+    tx.db.selectFrom('install_component').select('component').where('install_id', '=', installId).execute(),
+    tx.db.selectFrom('plugin').select(['name', 'operations']).execute(),
+  ])
+  return {
+    deployed: new Set(there.map((row) => row.component)),
+    hasSandbox: install.sandbox_type !== 'none',
+    disabled: disabledComponents(app, install.toggles),
+    plannable: new Set(plugins.filter((row) => row.operations.includes('plan')).map((row) => row.name)),
+    approval: install.approval,
+  }
+}
+
+/** Pure: only what the vendor made toggleable can be off. */
+export function disabledComponents(app: App, toggles: { [component: string]: boolean }): Set<string> {
+  const off = app.components.filter(
+    ({ name, settings }) =>
+      settings?.toggleable === true && !(toggles[name] ?? settings.defaultEnabled ?? true),
+  )
+  return new Set(off.map(({ name }) => name))
 }

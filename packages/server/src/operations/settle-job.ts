@@ -15,6 +15,8 @@ import type { Outputs } from '../store/schema.ts'
 import type { Tx } from '../store/transaction.ts'
 import { advanceRuns, lockRuns, type Run } from './advance-run.ts'
 import { chainOf } from './audit-chains.ts'
+import { retryFailedSteps, type FailedStep } from './auto-retry.ts'
+import { settlePlans } from './settle-plans.ts'
 
 export interface Ending {
   outcome: JobOutcome
@@ -103,7 +105,7 @@ export async function settleJobs(
   await settleBuilds(tx, settlements)
   const ofRuns = settlements.filter(({ job }) => job.step_id && job.run)
   if (ofRuns.length === 0) return
-  await settleSteps(tx, ofRuns)
+  await settleSteps(context, tx, ofRuns)
   await advanceRuns(context, tx, [...new Set(ofRuns.map(({ job }) => job.run!))])
 }
 
@@ -164,33 +166,52 @@ interface SettledStep {
   kind: StepKind
   component: string
   run: Run
+  jobId: string
   ending: Ending
 }
 
-async function settleSteps(tx: Tx, settlements: readonly Settlement[]): Promise<void> {
-  const { rows } = await sql<{ id: string; kind: StepKind; component: string | null }>`
+async function settleSteps(context: Context, tx: Tx, settlements: readonly Settlement[]): Promise<void> {
+  const { rows } = await sql<Omit<FailedStep, 'run' | 'reason' | 'result'>>`
     update step set status = e.status, message = e.message, finished_at = ${tx.at}
     from unnest(${settlements.map(({ job }) => job.step_id)}::text[],
       ${settlements.map(({ ending }) => ending.outcome)}::text[],
       ${settlements.map(({ ending }) => ending.message)}::text[]) as e(id, status, message)
-    where step.id = e.id and step.status = 'active' returning step.id, kind, component`.execute(tx.db)
+    where step.id = e.id and step.status = 'active' returning step.id, key, kind, component,
+      attempts, max_auto_retries`.execute(tx.db)
   const steps: SettledStep[] = rows.flatMap(({ id, kind, component }) => {
     const { job, ending } = settlements.find((s) => s.job.step_id === id)!
-    return component === null ? [] : [{ kind, component, run: job.run!, ending }]
+    return component === null ? [] : [{ kind, component, run: job.run!, jobId: job.id, ending }]
   })
   const over = steps.filter(
-    ({ kind, ending }) => kind === 'deploy' || (kind === 'sync' && ending.outcome !== 'succeeded'),
+    ({ kind, ending }) =>
+      kind === 'deploy' || ((kind === 'sync' || kind === 'plan') && ending.outcome !== 'succeeded'),
   )
   if (over.length > 0) await settleDeploys(tx, over)
   const gone = steps.filter(({ kind, ending }) => kind === 'destroy' && ending.outcome === 'succeeded')
-  if (gone.length === 0) return
+  if (gone.length > 0) await removeComponents(tx, gone)
+  const plans = steps.filter(({ kind, ending }) => kind === 'plan' && ending.outcome === 'succeeded')
+  await settlePlans(
+    context,
+    tx,
+    plans.map((plan) => ({ ...plan, result: plan.ending.result })),
+  )
+  const failed = rows.flatMap((row) => {
+    const { job, ending } = settlements.find((s) => s.job.step_id === row.id)!
+    return ending.outcome === 'failed'
+      ? [{ ...row, run: job.run!, reason: ending.reason, result: ending.result }]
+      : []
+  })
+  await retryFailedSteps(context, tx, failed)
+}
+
+async function removeComponents(tx: Tx, gone: readonly SettledStep[]): Promise<void> {
   await sql`
     delete from install_component as c
     using unnest(${gone.map((g) => g.run.install_id)}::text[], ${gone.map((g) => g.component)}::text[]) as g(install_id, component)
     where c.install_id = g.install_id and c.component = g.component`.execute(tx.db)
 }
 
-/** A failed sync ends the deploy too, but leaves what is on the install as it was. */
+/** A failed sync or plan ends the deploy too, but leaves what is on the install as it was. */
 async function settleDeploys(tx: Tx, steps: readonly SettledStep[]): Promise<void> {
   await sql`
     with ended as (
@@ -205,7 +226,7 @@ async function settleDeploys(tx: Tx, steps: readonly SettledStep[]): Promise<voi
       where ended.kind = 'deploy' and ended.status <> 'succeeded'
         and c.install_id = ended.install_id and c.component = ended.component
     )
-    update install_component as c set status = 'deployed', build_id = ended.build_id, outputs = ended.outputs,
+    update install_component as c set status = 'deployed', build_id = ended.build_id, outputs = ended.outputs, drift = null,
       artifact_repository = ended.artifact_repository, artifact_digest = ended.artifact_digest, deployed_at = ${tx.at}
     from ended
     where ended.kind = 'deploy' and ended.status = 'succeeded'

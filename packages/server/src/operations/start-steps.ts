@@ -1,14 +1,17 @@
-import type { App, StepKind } from '@tenon/core'
+import type { App, RunKind, StepKind } from '@tenon/core'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
+import { loadPlans, planKey, startApprovals } from './approvals.ts'
+import { configDigest, type InstalledComponent } from './component-config.ts'
+import { nextTime } from './schedules.ts'
 import { createJobs, type PlannedJob } from './create-job.ts'
 import { loadPlugins, planJobOfStep, type Plugins, type StepSubject } from './manifests.ts'
 
 export interface StartingStep {
-  run: { id: string; install_id: string; app_version_id: string }
-  step: { id: string; kind: StepKind; component: string | null }
+  run: { id: string; install_id: string; app_version_id: string; kind: RunKind }
+  step: { id: string; kind: StepKind; component: string | null; action: string | null }
 }
 
 /** Starts steps of any number of runs. Answers the runs of which one is already over, so that they may go on at once. */
@@ -18,9 +21,11 @@ export async function startSteps(
   starting: readonly StartingStep[],
 ): Promise<Set<string>> {
   const waits = starting.filter(({ step }) => step.kind === 'agent')
-  const works = starting.filter(({ step }) => step.kind !== 'agent')
+  const approvals = starting.filter(({ step }) => step.kind === 'approval')
+  const works = starting.filter(({ step }) => step.kind !== 'agent' && step.kind !== 'approval')
   return new Set([
     ...(waits.length > 0 ? await waitForAgents(tx, waits) : []),
+    ...(approvals.length > 0 ? await startApprovals(context, tx, approvals) : []),
     ...(works.length > 0 ? await queueJobs(context, tx, works) : []),
   ])
 }
@@ -42,12 +47,13 @@ async function waitForAgents(tx: Tx, waits: readonly StartingStep[]): Promise<st
 
 async function queueJobs(context: Context, tx: Tx, works: readonly StartingStep[]): Promise<string[]> {
   const ground = await loadGround(tx, works)
-  const planned: (PlannedJob & { work: StartingStep })[] = []
+  const planned: (PlannedJob & { work: StartingStep; subject: StepSubject })[] = []
   const failed: { work: StartingStep; message: string }[] = []
   for (const work of works) {
     try {
-      const plan = planJobOfStep(ground.plugins, subjectOf(ground, work))
-      planned.push({ work, plan, owner: { runId: work.run.id, stepId: work.step.id } })
+      const subject = subjectOf(ground, work)
+      const plan = planJobOfStep(ground.plugins, subject)
+      planned.push({ work, subject, plan, owner: { runId: work.run.id, stepId: work.step.id } })
     } catch (error) {
       if (!(error instanceof ApiFailure)) throw error
       failed.push({ work, message: error.message })
@@ -56,13 +62,11 @@ async function queueJobs(context: Context, tx: Tx, works: readonly StartingStep[
   const jobIds = await createJobs(context, tx, planned)
   if (planned.length > 0) {
     await sql`
-      update step set status = 'active', job_id = p.job_id, message = '', started_at = ${tx.at}, finished_at = null
+      update step set status = 'active', job_id = p.job_id, message = '', started_at = ${tx.at}, finished_at = null,
+        attempts = attempts + 1, not_before = null
       from unnest(${planned.map(({ work }) => work.step.id)}::text[], ${jobIds}::text[]) as p(id, job_id)
       where step.id = p.id`.execute(tx.db)
-    await markComponents(
-      tx,
-      planned.map(({ work }) => work),
-    )
+    await markComponents(context, tx, planned)
   }
   if (failed.length > 0) {
     await sql`
@@ -74,37 +78,57 @@ async function queueJobs(context: Context, tx: Tx, works: readonly StartingStep[
 }
 
 /** From here on the component may be there in part, so that a teardown must look at it. */
-async function markComponents(tx: Tx, works: readonly StartingStep[]): Promise<void> {
-  const of = (kind: StepKind) => works.filter(({ step }) => step.kind === kind && step.component !== null)
-  const columns = (some: StartingStep[]) =>
-    sql`unnest(${some.map((w) => w.run.id)}::text[], ${some.map((w) => w.step.component)}::text[]) as w(run_id, component)`
+async function markComponents(
+  context: Context,
+  tx: Tx,
+  planned: readonly { work: StartingStep; subject: StepSubject }[],
+): Promise<void> {
+  const of = (kind: StepKind) => planned.filter(({ work: { step } }) => step.kind === kind)
+  const runs = (some: typeof planned) => some.map(({ work }) => work.run.id)
+  const components = (some: typeof planned) => some.map(({ work }) => work.step.component)
   const syncs = of('sync')
   if (syncs.length > 0) {
     await sql`
-      update deploy set status = 'syncing' from ${columns(syncs)}
+      update deploy set status = 'syncing'
+      from unnest(${runs(syncs)}::text[], ${components(syncs)}::text[]) as w(run_id, component)
       where deploy.run_id = w.run_id and deploy.component = w.component`.execute(tx.db)
   }
   const deploys = of('deploy')
   if (deploys.length === 0) return
+  const marks = deploys.map(({ subject }) => markOf(context, subject))
   await sql`
     with deploying as (
-      update deploy set status = 'deploying' from ${columns(deploys)}
+      update deploy set status = 'deploying'
+      from unnest(${runs(deploys)}::text[], ${components(deploys)}::text[], ${marks.map((m) => m.configDigest)}::text[],
+        ${marks.map((m) => m.driftCheckAt)}::timestamptz[]) as w(run_id, component, config_digest, drift_check_at)
       where deploy.run_id = w.run_id and deploy.component = w.component
-      returning deploy.install_id, deploy.component, build_id, artifact_repository, artifact_digest
+      returning deploy.*, w.config_digest, w.drift_check_at
     )
-    insert into install_component (install_id, component, status, build_id, artifact_repository, artifact_digest)
-    select install_id, component, 'deploying', build_id, artifact_repository, artifact_digest from deploying
-    on conflict (install_id, component) do update set status = 'deploying'`.execute(tx.db)
+    insert into install_component (install_id, component, status, build_id, artifact_repository, artifact_digest,
+      config_digest, drift_check_at)
+    select install_id, component, 'deploying', build_id, artifact_repository, artifact_digest, config_digest,
+      drift_check_at
+    from deploying
+    on conflict (install_id, component) do update set status = 'deploying',
+      config_digest = excluded.config_digest, drift_check_at = excluded.drift_check_at`.execute(tx.db)
 }
 
-type Artifact = { repository: string; digest: string }
+function markOf(context: Context, subject: StepSubject) {
+  const component = subject.app.components.find(({ name }) => name === subject.component)!
+  const schedule = component.settings?.driftSchedule
+  return {
+    configDigest: configDigest(subject, component),
+    driftCheckAt: schedule === undefined ? null : nextTime(schedule, context.now()),
+  }
+}
 
 interface Ground {
   plugins: Plugins
   installs: Map<string, StepSubject['install']>
-  apps: Map<string, App>
-  /** Of a run's deploys, and of what is on an install, by `artifactKey`. */
-  artifacts: Map<string, Artifact>
+  versions: Map<string, { number: number; content: App }>
+  /** What the run brings, over what is on the install, by run. */
+  components: Map<string, Map<string, InstalledComponent>>
+  plans: Awaited<ReturnType<typeof loadPlans>>
 }
 
 /** Everything that the manifests of these steps are made of, in a few statements for all of them. */
@@ -112,52 +136,78 @@ async function loadGround(tx: Tx, works: readonly StartingStep[]): Promise<Groun
   const distinct = (values: string[]) => [...new Set(values)]
   const installIds = distinct(works.map(({ run }) => run.install_id))
   const versionIds = distinct(works.map(({ run }) => run.app_version_id))
-  const runIds = distinct(works.filter(({ step }) => step.component !== null).map(({ run }) => run.id))
-  const destroys = works.filter(({ step }) => step.kind === 'destroy').map(({ run }) => run.install_id)
-  const [plugins, installs, versions, artifacts] = await Promise.all([
+  const deploying = works.filter(({ step }) => step.kind === 'deploy').map(({ run }) => run.id)
+  const [plugins, installs, versions, components, plans] = await Promise.all([
     loadPlugins(tx),
     tx.db
       .selectFrom('install')
-      .select(['id', 'name', 'sandbox_type', 'sandbox_config', 'inputs'])
+      .select(['id', 'name', 'sandbox_type', 'sandbox_config', 'inputs', 'overrides'])
       .where(sql<boolean>`id = any(${installIds})`)
       .execute(),
     tx.db
       .selectFrom('app_version')
-      .select(['id', 'content'])
+      .select(['id', 'number', 'content'])
       .where(sql<boolean>`id = any(${versionIds})`)
       .execute(),
-    sql<Artifact & { owner: string; component: string }>`
-      select run_id as owner, component, artifact_repository as repository, artifact_digest as digest
-      from deploy where run_id = any(${runIds})
-      union all
-      select install_id, component, artifact_repository, artifact_digest
-      from install_component where install_id = any(${distinct(destroys)})`.execute(tx.db),
+    loadComponents(tx, works),
+    deploying.length > 0 ? loadPlans(tx, distinct(deploying)) : new Map(),
   ])
   return {
     plugins,
     installs: new Map(installs.map((row) => [row.id, row])),
-    apps: new Map(versions.map((row) => [row.id, row.content])),
-    artifacts: new Map(
-      artifacts.rows.map(({ owner, component, repository, digest }) => [
-        artifactKey(owner, component),
-        { repository, digest },
-      ]),
-    ),
+    versions: new Map(versions.map((row) => [row.id, row])),
+    components,
+    plans,
   }
+}
+
+/** A destroy and a look for drift are about what is there; everything else about what the run brings. */
+async function loadComponents(tx: Tx, works: readonly StartingStep[]): Promise<Ground['components']> {
+  const runs = works.map(({ run }) => run)
+  const { rows } = await sql<{
+    run_id: string
+    component: string
+    status: string
+    build_id: string
+    repository: string
+    digest: string
+  }>`
+    with r as (
+      select distinct * from unnest(${runs.map((run) => run.id)}::text[], ${runs.map((run) => run.install_id)}::text[])
+        as r(id, install_id)
+    )
+    select 0 as rank, r.id as run_id, c.component, c.status, c.build_id, c.artifact_repository as repository,
+      c.artifact_digest as digest
+    from r join install_component as c on c.install_id = r.install_id
+    union all
+    select 1, d.run_id, d.component, d.status, d.build_id, d.artifact_repository, d.artifact_digest
+    from r join deploy as d on d.run_id = r.id
+    order by rank`.execute(tx.db)
+  const components: Ground['components'] = new Map()
+  for (const { run_id, component, status, build_id, repository, digest } of rows) {
+    const ofRun = components.get(run_id) ?? new Map<string, InstalledComponent>()
+    components.set(
+      run_id,
+      ofRun.set(component, { status, buildId: build_id, artifact: { repository, digest } }),
+    )
+  }
+  return components
 }
 
 function subjectOf(ground: Ground, { run, step }: StartingStep): StepSubject {
-  const { kind, component } = step
-  const owner = kind === 'destroy' ? run.install_id : run.id
+  const { kind, component, action } = step
+  const version = ground.versions.get(run.app_version_id)!
+  const components = ground.components.get(run.id) ?? new Map<string, InstalledComponent>()
+  const plan = component === null ? undefined : ground.plans.get(planKey(run.id, component))
   return {
     kind,
     component,
+    action,
     install: ground.installs.get(run.install_id)!,
-    app: ground.apps.get(run.app_version_id)!,
-    artifact: component === null ? undefined : ground.artifacts.get(artifactKey(owner, component)),
+    app: version.content,
+    appVersion: version.number,
+    components,
+    artifact: component === null ? undefined : components.get(component)?.artifact,
+    approvedPlan: plan?.digest ?? null,
   }
-}
-
-function artifactKey(owner: string, component: string): string {
-  return `${owner}/${component}`
 }

@@ -1,6 +1,7 @@
 import type {
   AgentRole,
   App,
+  ApprovalOption,
   BuildStatus,
   DeployStatus,
   InstallStatus,
@@ -14,6 +15,7 @@ import type {
   StepStatus,
   UserRole,
 } from '@tenon/core'
+import type { PlanResult } from '@tenon/protocol'
 import type { ColumnType, Generated, GeneratedAlways } from 'kysely'
 
 /** The tables, column for column as in the migrations. Timestamps are ISO strings, bigints are numbers. */
@@ -39,7 +41,7 @@ export interface Database {
     digest: string
     created_at: string
   }
-  plugin: { name: string; repository: string; digest: string; version: string }
+  plugin: { name: string; repository: string; digest: string; version: string; operations: string[] }
   build: BuildTable
   install: InstallTable
   agent: AgentTable
@@ -104,6 +106,9 @@ interface InstallTable {
   sandbox_type: string
   sandbox_config: JsonColumn<{ [key: string]: Json }>
   inputs: JsonColumn<{ [key: string]: Json }>
+  approval: Generated<ApprovalOption>
+  toggles: JsonWithDefault<{ [component: string]: boolean }>
+  overrides: JsonWithDefault<{ [component: string]: { [key: string]: Json } }>
   created_at: string
 }
 
@@ -162,10 +167,14 @@ interface StepTable {
   key: string
   kind: StepKind
   component: string | null
+  action: string | null
   depends_on: string[]
   status: StepStatus
   job_id: string | null
   message: Generated<string>
+  attempts: Generated<number>
+  max_auto_retries: Generated<number>
+  not_before: string | null
   started_at: string | null
   finished_at: string | null
 }
@@ -214,6 +223,12 @@ interface DeployTable {
   finished_at: string | null
 }
 
+export interface Drift {
+  since: string
+  jobId: string
+  plan: PlanResult
+}
+
 export type Outputs = { [key: string]: { sensitive: boolean; value?: Json | undefined } }
 
 interface InstallComponentTable {
@@ -224,5 +239,8 @@ interface InstallComponentTable {
   artifact_repository: string
   artifact_digest: string
   outputs: JsonWithDefault<Outputs>
+  config_digest: string | null
+  drift: JsonOrNull<Drift>
+  drift_check_at: string | null
   deployed_at: string | null
 }

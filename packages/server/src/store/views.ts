@@ -1,5 +1,5 @@
 import { whyJobWaits, whyRunWaits, type Waiting } from '@tenon/core'
-import type { JobView, RunView } from '@tenon/protocol'
+import { planOf, type JobView, type RunView } from '@tenon/protocol'
 import type { Selectable } from 'kysely'
 import type { Db } from './database.ts'
 import type { Database, JobTable } from './schema.ts'
@@ -172,12 +172,21 @@ export async function runViews(db: Db, runs: (Row<'run'> & { install: string })[
             since: s.started_at ?? run.created_at,
             job: s.job_id ? waits.get(s.job_id) : undefined,
           })),
+        retries: retriesOf(mine, run.created_at),
       }),
       createdBy: run.created_by,
       createdAt: run.created_at,
       finishedAt: run.finished_at,
     }
   })
+}
+
+/** A deploy that is tried again takes its plan along; the last of them is the one that failed. */
+function retriesOf(steps: Row<'step'>[], since: string) {
+  const waiting = steps.filter((s) => s.status === 'pending' && s.not_before !== null)
+  return waiting
+    .filter((s) => waiting.findLast(({ component }) => component === s.component) === s)
+    .map((s) => ({ key: s.key, attempts: s.attempts, notBefore: s.not_before!, since, message: s.message }))
 }
 
 function stepView(step: Row<'step'>, job: JobRow | undefined): RunView['steps'][number] {
@@ -190,6 +199,10 @@ function stepView(step: Row<'step'>, job: JobRow | undefined): RunView['steps'][
     status: step.status,
     jobId: step.job_id,
     message: step.message,
+    action: step.action,
+    attempts: step.attempts,
+    notBefore: step.status === 'pending' ? step.not_before : null,
+    plan: step.kind === 'plan' ? (planOf(job?.result) ?? null) : null,
     progress: step.status === 'active' ? (job?.progress ?? null) : null,
     startedAt: step.started_at,
     finishedAt: step.finished_at,

@@ -32,7 +32,7 @@ export interface TestTenant extends TestServer {
   clientFor(role: UserRole, expiresInSeconds?: number | null): Promise<{ client: Client; token: string }>
 }
 
-/** A server of its own: database, keys, files, two small plugins. `stop` removes all of it. */
+/** A server of its own: database, keys, files, small plugins. `stop` removes all of it. */
 export async function startTestTenant(overrides: Partial<Config> = {}): Promise<TestTenant> {
   const database = await createTestDatabase()
   const dataDir = mkdtempSync(join(tmpdir(), 'tenon-test-server-'))
@@ -105,6 +105,7 @@ export function testConfig(dataDir: string, overrides: Partial<Config> = {}): Co
     heartbeatSeconds: 10,
     leaseSeconds: 45,
     manifestTtlSeconds: 3600,
+    runParallel: 10,
     pluginsDir: join(dataDir, 'plugins'),
     rateLimitPerMinute: 1_000_000,
     logLevel: 'warn',
@@ -127,10 +128,18 @@ function recordingLog(): { log: Logger; errors: string[] } {
   return { log: pino({ level: 'error' }, { write }), errors }
 }
 
+const PLUGINS = {
+  script: ['build', 'deploy', 'destroy', 'status'],
+  planned: ['build', 'plan', 'deploy', 'destroy', 'status'],
+  action: ['action'],
+  'sandbox-local': ['sandbox'],
+}
+
 function writePlugins(dir: string): void {
-  for (const name of ['script', 'sandbox-local']) {
+  for (const [name, operations] of Object.entries(PLUGINS)) {
     mkdirSync(join(dir, name), { recursive: true })
-    writeFileSync(join(dir, name, 'plugin.json'), JSON.stringify({ name, version: '1.0.0' }))
+    const description = { name, version: '1.0.0', operations, kind: 'node', entry: 'main.mjs' }
+    writeFileSync(join(dir, name, 'plugin.json'), JSON.stringify(description))
     writeFileSync(join(dir, name, 'main.mjs'), '')
   }
 }

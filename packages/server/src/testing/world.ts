@@ -1,4 +1,4 @@
-import type { JobManifest } from '@tenon/core'
+import type { App, Component, JobManifest } from '@tenon/core'
 import type { Client, JobReport } from '@tenon/protocol'
 import {
   connectAgent,
@@ -14,7 +14,7 @@ import { until } from './until.ts'
 
 const ARTIFACT = `sha256:${'a'.repeat(64)}`
 
-export const component = (name: string, dependencies: string[] = []) => ({
+export const component = (name: string, dependencies: string[] = []): Component => ({
   name,
   type: 'script',
   dependencies,
@@ -25,9 +25,11 @@ export const component = (name: string, dependencies: string[] = []) => ({
 export async function builtApp(
   { client, url }: Pick<TestServer, 'client' | 'url'>,
   name = 'shop',
-  components = [component('db'), component('web', ['db'])],
+  components: Component[] = [component('db'), component('web', ['db'])],
+  rest: Partial<App> = {},
 ): Promise<void> {
-  await client.call('apps.sync', { body: { app: { name, displayName: name, description: '', components } } })
+  const app = { name, displayName: name, description: '', components, ...rest }
+  await client.call('apps.sync', { body: { app } })
   const { joinToken } = await client.call('agents.joinToken', { body: { role: 'build' } })
   const builder = await connectAgent(url, await enrolTestAgent(url, joinToken), { slots: 50 })
   const working = workAll(builder)

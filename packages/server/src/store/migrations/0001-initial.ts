@@ -56,7 +56,8 @@ create table plugin (
   name text primary key,
   repository text not null,
   digest text not null,
-  version text not null
+  version text not null,
+  operations text[] not null
 );
 
 create table build (
@@ -83,6 +84,9 @@ create table install (
   sandbox_type text not null,
   sandbox_config jsonb not null,
   inputs jsonb not null,
+  approval text not null default 'approve-all' check (approval in ('approve-all', 'prompt')),
+  toggles jsonb not null default '{}',
+  overrides jsonb not null default '{}',
   created_at timestamptz not null
 );
 
@@ -147,14 +151,19 @@ create table step (
   key text not null,
   kind text not null,
   component text,
+  action text,
   depends_on text[] not null,
   status text not null check (status in ('pending', 'active', 'succeeded', 'failed', 'canceled', 'skipped')),
   job_id text,
   message text not null default '',
+  attempts integer not null default 0,
+  max_auto_retries integer not null default 0,
+  not_before timestamptz,
   started_at timestamptz,
   finished_at timestamptz,
   unique (run_id, key)
 );
+create index step_retry on step (not_before) where status = 'pending' and not_before is not null;
 
 create table job (
   id text primary key,
@@ -200,7 +209,7 @@ create table deploy (
   run_id text not null references run,
   artifact_repository text not null,
   artifact_digest text not null,
-  status text not null check (status in ('pending', 'syncing', 'deploying', 'succeeded', 'failed', 'canceled')),
+  status text not null check (status in ('pending', 'syncing', 'deploying', 'succeeded', 'failed', 'canceled', 'skipped')),
   created_at timestamptz not null,
   finished_at timestamptz,
   unique (run_id, component)
@@ -216,9 +225,14 @@ create table install_component (
   artifact_repository text not null,
   artifact_digest text not null,
   outputs jsonb not null default '{}',
+  -- Of what was deployed: its configuration and the inputs that it reads.
+  config_digest text,
+  drift jsonb,
+  drift_check_at timestamptz,
   deployed_at timestamptz,
   primary key (install_id, component)
 );
+create index install_component_drift on install_component (drift_check_at) where drift_check_at is not null;
 
 -- The index of job logs; the bytes are in the blob store.
 create table job_log_chunk (

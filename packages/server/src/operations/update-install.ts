@@ -1,0 +1,147 @@
+import {
+  checkInputs,
+  usersOfInputs,
+  type App,
+  type ApprovalOption,
+  type Decision,
+  type Json,
+} from '@tenon/core'
+import type { Context } from '../context.ts'
+import { ApiFailure } from '../errors.ts'
+import { transact, type Tx } from '../store/transaction.ts'
+import type { Decider } from './actor.ts'
+import { createRun, newestVersion } from './create-run.ts'
+import { disabledComponents } from './plan-steps.ts'
+
+export interface InstallChange {
+  inputs?: { [name: string]: Json } | undefined
+  approval?: ApprovalOption | undefined
+  toggles?: { [component: string]: boolean } | undefined
+  overrides?: { [component: string]: { [key: string]: Json } } | undefined
+  /** False: keep it for the next deploy. */
+  deploy?: boolean | undefined
+}
+
+interface Install {
+  id: string
+  name: string
+  app_id: string
+  inputs: { [name: string]: Json }
+  toggles: { [component: string]: boolean }
+  overrides: { [component: string]: { [key: string]: Json } }
+}
+
+/** Stores what changed, and starts the runs that bring the install to it: exactly what uses a changed input is deployed. */
+export async function updateInstall(
+  context: Context,
+  found: { id: string },
+  change: InstallChange,
+  by: Decider,
+): Promise<string[]> {
+  return transact(context, async (tx) => {
+    const install = await tx.db
+      .selectFrom('install')
+      .selectAll()
+      .where('id', '=', found.id)
+      .forUpdate()
+      .executeTakeFirstOrThrow()
+    const { content: app } = await newestVersion(tx, install.app_id)
+    const next = {
+      inputs: requireInputs(app, withChanges(install.inputs, change.inputs)),
+      toggles: requireToggles(app, { ...install.toggles, ...change.toggles }),
+      overrides: { ...install.overrides, ...change.overrides },
+    }
+    await tx.db
+      .updateTable('install')
+      .set({
+        inputs: JSON.stringify(next.inputs),
+        toggles: JSON.stringify(next.toggles),
+        overrides: JSON.stringify(next.overrides),
+        ...(change.approval === undefined ? {} : { approval: change.approval }),
+      })
+      .where('id', '=', install.id)
+      .execute()
+    const changedInputs = changedNames(install.inputs, next.inputs)
+    const overridden = changedNames(install.overrides, next.overrides)
+    tx.audit(install.id, {
+      actor: by.actor,
+      action: 'install.updated',
+      subject: { type: 'install', id: install.id },
+      outcome: 'ok',
+      manifestDigest: null,
+      details: {
+        inputs: changedInputs,
+        overrides: overridden,
+        toggles: change.toggles ?? {},
+        approval: change.approval ?? null,
+      },
+    })
+    if (change.deploy === false || install.status !== 'active') return []
+    const users = new Set([...usersOfInputs(app, new Set(changedInputs)), ...overridden])
+    return startRuns(context, tx, install, app, next.toggles, users, by)
+  })
+}
+
+async function startRuns(
+  context: Context,
+  tx: Tx,
+  install: Install,
+  app: App,
+  toggles: Install['toggles'],
+  touched: ReadonlySet<string>,
+  by: Decider,
+): Promise<string[]> {
+  const before = disabledComponents(app, install.toggles)
+  const after = disabledComponents(app, toggles)
+  const rows = await tx.db
+    .selectFrom('install_component')
+    .select('component')
+    .where('install_id', '=', install.id)
+    .execute()
+  const there = new Set(rows.map((row) => row.component))
+  const removed = [...after].filter((name) => there.has(name))
+  const names = app.components.map(({ name }) => name)
+  const wanted = names.filter(
+    (name) => !after.has(name) && (before.has(name) || (touched.has(name) && there.has(name))),
+  )
+  const decisions: Decision[] = [
+    ...(removed.length > 0 ? [{ kind: 'teardown' as const, components: removed }] : []),
+    ...(wanted.length > 0 ? [{ kind: 'deploy' as const, components: wanted }] : []),
+  ]
+  const runs: string[] = []
+  for (const decision of decisions) {
+    runs.push(await createRun(context, tx, { install, decide: () => decision, by }))
+  }
+  return runs
+}
+
+/** A null takes a value back to its default. */
+function withChanges(values: { [name: string]: Json }, changes: { [name: string]: Json } = {}) {
+  const entries = Object.entries({ ...values, ...changes }).filter(([, value]) => value !== null)
+  return Object.fromEntries(entries)
+}
+
+function changedNames(before: { [name: string]: Json }, after: { [name: string]: Json }): string[] {
+  const names = new Set([...Object.keys(before), ...Object.keys(after)])
+  return [...names].filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]))
+}
+
+/** Everything that is wrong with the inputs as one answer. */
+export function requireInputs(app: App, given: { [name: string]: Json }): { [name: string]: Json } {
+  const { values, problems } = checkInputs(app, given)
+  if (problems.length === 0) return values
+  throw new ApiFailure('bad_request', 'the inputs are not what the app asks for', {
+    problems: problems.map(({ input, message }) => ({ path: `inputs.${input}`, message })),
+    remedy: 'See what it asks for: `tenon apps show`.',
+  })
+}
+
+export function requireToggles(app: App, toggles: { [component: string]: boolean }) {
+  const wrong = Object.keys(toggles).filter(
+    (name) => app.components.find((c) => c.name === name)?.settings?.toggleable !== true,
+  )
+  if (wrong.length === 0) return toggles
+  throw new ApiFailure('bad_request', `these components cannot be switched: ${wrong.join(', ')}`, {
+    remedy: 'Set `toggleable = true` in the component, and sync the app.',
+  })
+}
