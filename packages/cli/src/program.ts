@@ -6,7 +6,7 @@ import { addApps } from './commands/apps.ts'
 import { addAudit } from './commands/audit.ts'
 import { addBuilds } from './commands/builds.ts'
 import { addContexts } from './commands/contexts.ts'
-import { addDeploy } from './commands/deploy.ts'
+import { addActions, addDeploy, addDeploys } from './commands/deploy.ts'
 import { addDoctor } from './commands/doctor.ts'
 import { addHelp } from './commands/help.ts'
 import { addInstalls } from './commands/installs.ts'
@@ -58,6 +58,8 @@ const COMMANDS: readonly ((program: Command, cli: Cli) => void)[] = [
   addBuilds,
   addInstalls,
   addDeploy,
+  addDeploys,
+  addActions,
   addRuns,
   addJobs,
   addLogs,

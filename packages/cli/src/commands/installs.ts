@@ -1,4 +1,4 @@
-import { InvalidArgumentError, Option, type Command } from '@commander-js/extra-typings'
+import { Option, type Command } from '@commander-js/extra-typings'
 import type { Json } from '@tenon/core'
 import type { CallOutput } from '@tenon/protocol'
 import { resolve } from 'node:path'
@@ -8,6 +8,7 @@ import { paintStatus } from '../output/paint.ts'
 import { ago, shortDigest } from '../output/words.ts'
 import { confirm } from '../secrets/read-value.ts'
 import { addSecrets } from './installs-secrets.ts'
+import { addUpdate, takeInput } from './installs-update.ts'
 import { AFTER, LIMIT, pageQuery, showPage, type PageOptions } from './paging.ts'
 import { showStarted } from './runs.ts'
 
@@ -39,6 +40,7 @@ export function addInstalls(program: Command, cli: Cli): void {
       show(cli, await client.call('installs.get', { params: { ref } }))
     })
   addCreate(installs as unknown as Command, cli)
+  addUpdate(installs as unknown as Command, cli)
   addRemovals(installs as unknown as Command, cli)
   installs
     .command('join-token')
@@ -126,12 +128,6 @@ function addRemovals(installs: Command, cli: Cli): void {
     })
 }
 
-function takeInput(given: string, before: Record<string, Json>): Record<string, Json> {
-  const at = given.indexOf('=')
-  if (at < 1) throw new InvalidArgumentError('expected name=value')
-  return { ...before, [given.slice(0, at)]: given.slice(at + 1) }
-}
-
 async function list(cli: Cli, options: PageOptions & { app?: string | undefined }): Promise<void> {
   const client = await cli.client()
   const app = options.app === undefined ? {} : { app: options.app }
@@ -182,6 +178,9 @@ function show(cli: Cli, install: Install): void {
       'agent',
       agent && `${agent.id} (${agent.version}), ${agentWord(install)}, seen ${ago(agent.lastSeenAt, now)}`,
     ],
+    ['approval', install.approval],
+    ['inputs', jsonWords(install.inputs)],
+    ['switches', jsonWords(install.toggles)],
     ['active run', install.activeRun],
     ['created', install.createdAt],
   ])
@@ -192,6 +191,7 @@ function show(cli: Cli, install: Install): void {
       { title: 'STATUS', value: (c) => c.status, paint: (text, c) => paintStatus(out.paint, c.status, text) },
       { title: 'ARTIFACT', value: (c) => shortDigest(c.artifact) },
       { title: 'DEPLOYED', value: (c) => ago(c.deployedAt, now) },
+      { title: 'DRIFT', value: (c) => driftWord(c.drift) },
       { title: 'OUTPUTS', value: (c) => outputWords(c.outputs), shrink: true },
     ],
     install.components,
@@ -205,4 +205,17 @@ function outputWords(outputs: Install['components'][number]['outputs']): string 
     return `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`
   })
   return words.join(' ')
+}
+
+function driftWord(drift: Install['components'][number]['drift']): string {
+  if (drift === null) return ''
+  const { create, update, delete: gone } = drift.plan.counts
+  return `+${create} ~${update} -${gone}`
+}
+
+function jsonWords(values: Record<string, Json>): string | null {
+  const words = Object.entries(values).map(
+    ([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`,
+  )
+  return words.length === 0 ? null : words.join(' ')
 }

@@ -1,7 +1,6 @@
 import type { Command } from '@commander-js/extra-typings'
 import type { Client, RunView } from '@tenon/protocol'
 import type { Cli } from '../cli.ts'
-import { CliError } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
 import { explainFailure, followRun } from '../follow/follow-run.ts'
 import { renderRun } from '../follow/render-run.ts'
@@ -9,6 +8,7 @@ import { watchRun } from '../follow/watch-run.ts'
 import { examples } from '../help-text.ts'
 import { paintStatus } from '../output/paint.ts'
 import { ago, between } from '../output/words.ts'
+import { addStepCommands } from './runs-steps.ts'
 import { AFTER, LIMIT, pageQuery, showPage, type PageOptions } from './paging.ts'
 
 export function addRuns(program: Command, cli: Cli): void {
@@ -50,18 +50,7 @@ export function addRuns(program: Command, cli: Cli): void {
       if (cli.globals.json) return cli.out.json(run)
       cli.out.line(`run ${run.id} is ${run.status === 'canceled' ? 'canceled' : 'being canceled'}`)
     })
-  runs
-    .command('retry')
-    .description('run a failed or canceled step again, and follow the run')
-    .argument('<run>', 'the run’s id')
-    .argument('<step>', 'the step’s id or key, such as deploy:web')
-    .option('--detach', 'do not follow it')
-    .addHelpText('after', examples('tenon runs retry run_01… deploy:web'))
-    .action(async (id, step, options) => {
-      const client = await cli.client()
-      const run = await client.call('steps.retry', { params: { id, step: await stepId(client, id, step) } })
-      await showStarted(cli, client, run, options.detach === true)
-    })
+  addStepCommands(runs as unknown as Command, cli)
 }
 
 /** What every command that starts a run ends with. */
@@ -128,14 +117,4 @@ async function watch(cli: Cli, id: string): Promise<void> {
   } finally {
     off()
   }
-}
-
-async function stepId(client: Client, run: string, given: string): Promise<string> {
-  if (given.startsWith('stp_')) return given
-  const { steps } = await client.call('runs.get', { params: { id: run } })
-  const found = steps.find((step) => step.key === given)
-  if (found) return found.id
-  throw new CliError(EXIT.notFound, `the run has no step ${JSON.stringify(given)}`, {
-    next: `its steps: ${steps.map((step) => step.key).join(', ')}`,
-  })
 }

@@ -54,9 +54,16 @@ function renderStep(step: Step, label: string, drawing: Drawing): string {
 }
 
 function stepWords(step: Step): string {
+  if (step.plan && step.status === 'succeeded') return planWords(step.plan)
   if (step.status !== 'active' || step.progress === null) return plain(step.message)
   const { fraction, message } = step.progress
   return `${fraction === null ? '' : `${Math.round(fraction * 100)} % `}${plain(message)}`
+}
+
+function planWords({ hasChanges, counts, findings }: NonNullable<Step['plan']>): string {
+  const warned = findings.length === 0 ? '' : `, ${findings.length} findings of policies`
+  if (!hasChanges) return `nothing changes${warned}`
+  return `+${counts.create} ~${counts.update} -${counts.delete}${warned}`
 }
 
 function clip(text: string, drawing: Drawing, paint: (text: string) => string): string {
@@ -89,4 +96,13 @@ export function changedSteps(before: RunView | undefined, run: RunView): string[
 }
 
 /** The waits that somebody may have to do something about. */
-const LASTING = new Set(['no_agent', 'agent_away', 'lost', 'run_ahead', 'no_free_slot', 'agent_enrolling'])
+const LASTING = new Set([
+  'no_agent',
+  'agent_away',
+  'lost',
+  'run_ahead',
+  'no_free_slot',
+  'agent_enrolling',
+  'approval',
+  'retrying',
+])

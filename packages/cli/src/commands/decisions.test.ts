@@ -1,0 +1,105 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { PlanResult } from '@tenon/protocol'
+import { startApi, type Api } from '../testing/api-server.ts'
+import { createHome, type Home } from '../testing/run-cli.ts'
+import { install, job, run, step, testId } from '../testing/values.ts'
+
+const PLAN: PlanResult = {
+  digest: `sha256:${'d'.repeat(64)}`,
+  hasChanges: true,
+  healthy: true,
+  counts: { create: 1, update: 1, delete: 0 },
+  changes: [
+    { action: 'create', address: 'bucket.new' },
+    { action: 'update', address: 'bucket.old', before: { size: 1 }, after: { size: 2 } },
+  ],
+  isCut: false,
+  findings: [{ policy: 'cost', outcome: 'warn', message: 'this costs more' }],
+}
+
+describe('what a person decides about a run', () => {
+  let api: Api
+  let home: Home
+  const RUN = testId('run')
+  const waiting = run({
+    id: RUN,
+    steps: [
+      step('plan:web', { status: 'succeeded', jobId: testId('job'), plan: PLAN }),
+      step('approval:web', { status: 'active', dependsOn: ['plan:web'] }),
+    ],
+  })
+
+  beforeAll(async () => {
+    home = await createHome()
+    api = await startApi({
+      'runs.get': () => waiting,
+      'jobs.get': () => job({ kind: 'plan', result: { plan: PLAN } }),
+      'steps.approve': () => waiting,
+      'steps.reject': () => run({ id: RUN, status: 'canceled' }),
+      'steps.skip': () => waiting,
+      'installs.update': () => ({ install: install({ inputs: { size: 3 } }), runs: [waiting] }),
+      'deploys.rollback': () => waiting,
+      'actions.run': () => waiting,
+    })
+  })
+  afterAll(() => api.stop())
+  const tenon = (...args: string[]) => home.run(args, { env: api.env })
+
+  it('is shown as a plan before it is asked, and names exactly that plan', async () => {
+    const shown = await tenon('runs', 'plan', RUN, 'web')
+    expect(shown.stdout).toBe(
+      [
+        '+ bucket.new',
+        '~ bucket.old',
+        '    - {"size":1}',
+        '    + {"size":2}',
+        'warn: this costs more (cost)',
+        '1 to create, 1 to change, 0 to delete',
+        '',
+      ].join('\n'),
+    )
+    const approved = await tenon('runs', 'approve', RUN, 'web', '--yes', '--detach')
+    expect(approved.stderr).toContain('~ bucket.old')
+    expect(api.callsOf('steps.approve')[0]?.given.body).toEqual({ plan: PLAN.digest })
+  })
+
+  it('is not taken for granted where nobody can be asked', async () => {
+    const { code, stderr } = await tenon('runs', 'approve', RUN, 'web')
+    expect(code).not.toBe(0)
+    expect(stderr).toContain('--yes')
+    expect((await tenon('runs', 'plan', RUN, 'db')).stderr).toContain('its steps: plan:web, approval:web')
+  })
+
+  it('can be no, with a reason', async () => {
+    expect((await tenon('runs', 'reject', RUN, 'web')).stderr).toContain('--reason')
+    const { stdout } = await tenon('runs', 'reject', RUN, 'web', '--reason', 'not today')
+    expect(stdout).toBe('the plan of web is rejected; the run is canceled\n')
+    expect(api.callsOf('steps.reject')[0]?.given.body).toEqual({ reason: 'not today' })
+  })
+
+  it('shows what a plan comes to beside its step', async () => {
+    expect((await tenon('runs', 'show', RUN)).stdout).toMatch(/plan:web .*\+1 ~1 -0, 1 findings of policies/)
+  })
+
+  it('changes inputs, switches and approval in one call', async () => {
+    const { stdout } = await tenon(
+      ...['installs', 'update', 'acme', '--input', 'size=3', '--unset', 'old', '--enable', 'a'],
+      ...['--disable', 'b', '--approval', 'prompt', '--detach'],
+    )
+    expect(stdout).toBe(`${RUN}\n`)
+    expect(api.callsOf('installs.update')[0]?.given.body).toEqual({
+      inputs: { size: '3', old: null },
+      toggles: { a: true, b: false },
+      approval: 'prompt',
+      deploy: true,
+    })
+    expect((await tenon('installs', 'update', 'acme')).stderr).toContain('there is nothing to change')
+  })
+
+  it('goes back to an earlier deploy, and starts an action', async () => {
+    const deploy = testId('deploy')
+    expect((await tenon('deploys', 'rollback', 'acme', deploy, '--detach')).stdout).toBe(`${RUN}\n`)
+    expect(api.callsOf('deploys.rollback')[0]?.given.params).toEqual({ ref: 'acme', id: deploy })
+    expect((await tenon('actions', 'run', 'acme', 'backup', '--detach')).stdout).toBe(`${RUN}\n`)
+  })
+})

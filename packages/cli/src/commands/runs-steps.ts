@@ -1,0 +1,96 @@
+import type { Command } from '@commander-js/extra-typings'
+import type { Client, RunView } from '@tenon/protocol'
+import type { Cli } from '../cli.ts'
+import { CliError } from '../errors.ts'
+import { EXIT } from '../exit-codes.ts'
+import { examples } from '../help-text.ts'
+import { renderPlan } from '../output/render-plan.ts'
+import { confirm } from '../secrets/read-value.ts'
+import { planOfStep } from '../follow/plan-of-step.ts'
+import { showStarted } from './runs.ts'
+
+/** What a person decides about one step of a run. */
+export function addStepCommands(runs: Command, cli: Cli): void {
+  stepCommand(runs, cli, 'retry', 'run a failed or canceled step again, and follow the run', 'steps.retry')
+  stepCommand(runs, cli, 'skip', 'go on without a step that waits or has failed', 'steps.skip')
+  stepCommand(runs, cli, 'cancel-step', 'cancel one step; what does not depend on it goes on', 'steps.cancel')
+  runs
+    .command('plan')
+    .description('what a deploy would change')
+    .argument('<run>', 'the run’s id')
+    .argument('<component>', 'of which component')
+    .addHelpText('after', examples('tenon runs plan run_01… web'))
+    .action(async (id, component) => {
+      const client = await cli.client()
+      const plan = await planOfStep(client, await client.call('runs.get', { params: { id } }), component)
+      if (cli.globals.json) return cli.out.json(plan)
+      for (const line of renderPlan(plan, cli.out.paint)) cli.out.line(line)
+    })
+  runs
+    .command('approve')
+    .description('approve the plan of a component: exactly this plan is applied')
+    .argument('<run>', 'the run’s id')
+    .argument('<component>', 'of which component')
+    .option('--yes', 'do not ask')
+    .option('--detach', 'do not follow the run')
+    .addHelpText('after', examples('tenon runs approve run_01… web', 'tenon runs approve run_01… web --yes'))
+    .action(async (id, component, options) => {
+      const client = await cli.client()
+      const run = await client.call('runs.get', { params: { id } })
+      const step = findStep(run, `approval:${component}`)
+      const plan = await planOfStep(client, run, component)
+      if (!cli.globals.json) for (const line of renderPlan(plan, cli.out.notePaint)) cli.out.note(line)
+      await confirm(cli.io, `apply this plan of ${component} to ${run.install}`, options.yes === true)
+      const params = { id, step: step.id }
+      const next = await client.call('steps.approve', { params, body: { plan: plan.digest } })
+      await showStarted(cli, client, next, options.detach === true)
+    })
+  runs
+    .command('reject')
+    .description('reject the plan of a component: it is left as it is')
+    .argument('<run>', 'the run’s id')
+    .argument('<component>', 'of which component')
+    .requiredOption('--reason <text>', 'why, for the audit')
+    .addHelpText('after', examples('tenon runs reject run_01… web --reason "not during the sale"'))
+    .action(async (id, component, { reason }) => {
+      const client = await cli.client()
+      const step = findStep(await client.call('runs.get', { params: { id } }), `approval:${component}`)
+      const run = await client.call('steps.reject', { params: { id, step: step.id }, body: { reason } })
+      if (cli.globals.json) return cli.out.json(run)
+      cli.out.line(`the plan of ${component} is rejected; the run is ${run.status}`)
+    })
+}
+
+function stepCommand(
+  runs: Command,
+  cli: Cli,
+  name: string,
+  description: string,
+  route: 'steps.retry' | 'steps.skip' | 'steps.cancel',
+): void {
+  runs
+    .command(name)
+    .description(description)
+    .argument('<run>', 'the run’s id')
+    .argument('<step>', 'the step’s id or key, such as deploy:web')
+    .option('--detach', 'do not follow it')
+    .addHelpText('after', examples(`tenon runs ${name} run_01… deploy:web`))
+    .action(async (id, given, options) => {
+      const client = await cli.client()
+      const run = await client.call(route, { params: { id, step: await stepId(client, id, given) } })
+      await showStarted(cli, client, run, options.detach === true)
+    })
+}
+
+async function stepId(client: Client, run: string, given: string): Promise<string> {
+  if (given.startsWith('stp_')) return given
+  return findStep(await client.call('runs.get', { params: { id: run } }), given).id
+}
+
+function findStep({ steps }: RunView, key: string): RunView['steps'][number] {
+  const found = steps.find((step) => step.key === key)
+  if (found) return found
+  throw new CliError(EXIT.notFound, `the run has no step ${JSON.stringify(key)}`, {
+    next: `its steps: ${steps.map((step) => step.key).join(', ')}`,
+  })
+}
