@@ -120,7 +120,16 @@ class RunningAgent implements Agent {
       runtime: runtime.name,
     })
     await runner.recover()
-    const deskContext = { config, identity, journal, credentials, store: secrets?.store, send, clock }
+    const deskContext = {
+      config,
+      identity,
+      journal,
+      credentials,
+      store: secrets?.store,
+      stateLockHolder: (component: string) => runner.stateLockHolder(component),
+      send,
+      clock,
+    }
     const api = await serveJobApi({
       socket,
       jobGroup: runtime.jobGroup,

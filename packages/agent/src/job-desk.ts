@@ -2,12 +2,13 @@ import { jobOutputs, type AgentFrame, type JobContext, type JobCredential } from
 import type { AgentConfig } from './config.ts'
 import type { CredentialDesk } from './credentials.ts'
 import type { Identity } from './identity.ts'
-import type { JobDesk } from './job-api/routes.ts'
+import type { JobDesk } from './job-api/route.ts'
 import type { JobLife } from './job-life.ts'
 import type { Journal } from './journal.ts'
 import type { JournalEntry } from './journal-state.ts'
 import { installRegistryBearer } from './registry-access.ts'
 import type { InstallStore } from './store/install-store.ts'
+import { createTerraformDesk } from './terraform-desk.ts'
 
 /** A job that tells its progress more often than this is not heard each time. */
 const PROGRESS_EVERY_MS = 200
@@ -19,17 +20,19 @@ export interface JobDeskContext {
   credentials: CredentialDesk
   /** Install agents only. */
   store: InstallStore | undefined
+  stateLockHolder: (component: string) => JobLife | undefined
   send: (frame: AgentFrame) => boolean
   clock: () => number
 }
 
 /** What one job may ask of the agent, and nothing of another job. */
 export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
-  const { journal, credentials, store, send, clock } = context
+  const { journal, credentials, store, stateLockHolder, send, clock } = context
   const { id, manifest } = life
   return {
     ...id,
     manifest,
+    terraform: store && createTerraformDesk({ journal, store, stateLockHolder }, life),
     context: (waitMs) => jobContextOf(context, life, waitMs),
     credential: async (want, waitMs) => absolute(context, await credentials.request(id, want, waitMs)),
     secret: async (name) => decode(await store?.get('secret', name)),

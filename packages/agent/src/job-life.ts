@@ -46,6 +46,7 @@ export class JobLife {
   readonly #left = new AbortController()
   readonly #canceled = new AbortController()
   #handle: JobHandle | undefined
+  #isOver = false
 
   constructor(context: JobLifeContext, record: JobRecord, manifest: JobManifest) {
     this.#context = context
@@ -59,6 +60,11 @@ export class JobLife {
     return { jobId: this.record.jobId, fence: this.record.fence }
   }
 
+  /** Its program has ended, though the report may not be on disk yet: it holds nothing any more. */
+  get isOver(): boolean {
+    return this.#isOver || this.record.finished !== null
+  }
+
   /** Resolves when the report is on disk, or the job was left. */
   async live(how: Recovery): Promise<void> {
     const { shipper, slots } = this.#context
@@ -70,6 +76,7 @@ export class JobLife {
     if (how.type !== 'start') slots.take()
     try {
       const end = await this.#toItsEnd(how)
+      this.#isOver = end !== undefined
       if (end && !this.#left.signal.aborted)
         await this.#report(namingTheCustomer(end, this.record.stoppedByCustomer))
     } finally {

@@ -73,6 +73,14 @@ export class JobRunner {
     return undefined
   }
 
+  /** The one live job that holds Terraform's lock on a component's state. A dead job holds none. */
+  stateLockHolder(component: string): JobLife | undefined {
+    for (const { life } of this.#held.values()) {
+      if (!life.isOver && life.record.stateLocks.has(component)) return life
+    }
+    return undefined
+  }
+
   /** Goes on with what the agent's earlier life left: before the first session. */
   async recover(): Promise<void> {
     const { runtime, state, journal } = this.#context

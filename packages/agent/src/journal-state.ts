@@ -1,5 +1,5 @@
 import type { AuditHead, SignedDocument } from '@tenon/core'
-import type { AgentEvent, JobReport, JobResult } from '@tenon/protocol'
+import type { AgentEvent, JobReport, JobResult, StateLock } from '@tenon/protocol'
 
 /** Outputs as they go into the report: a sensitive one has no value here. */
 export type ReportedOutputs = JobReport['outputs']
@@ -17,6 +17,9 @@ export type JournalEntry =
   | ({ type: 'cancel'; by?: 'customer' } & OfJob)
   | ({ type: 'result'; result: JobResult } & OfJob)
   | ({ type: 'outputs'; outputs: ReportedOutputs } & OfJob)
+  /** Terraform's lock on a component's state. It is part of the job's record, so it goes when the job does. */
+  | ({ type: 'state.lock'; component: string; lock: StateLock | null } & OfJob)
+  | ({ type: 'plan'; digest: string } & OfJob)
   | ({ type: 'log'; acked: number; ended: boolean } & OfJob)
   | ({ type: 'finished'; report: JobReport; signature: string } & OfJob)
   /** Settled or forgotten: nothing of the job is left but its number in `seen`. */
@@ -39,6 +42,10 @@ export interface JobRecord extends OfJob {
   stoppedByCustomer: boolean
   result: JobResult | null
   outputs: ReportedOutputs
+  /** By component. */
+  stateLocks: Map<string, StateLock>
+  /** Digests of the plans that the job saved. */
+  plans: Set<string>
   logAcked: number
   logEnded: boolean
   finished: { report: JobReport; signature: string } | null
@@ -103,7 +110,7 @@ export function applyEntry(state: JournalState, entry: JournalEntry): void {
 
 type JobEntry = Extract<
   JournalEntry,
-  { type: 'starting' | 'cancel' | 'result' | 'outputs' | 'log' | 'finished' }
+  { type: 'starting' | 'cancel' | 'result' | 'outputs' | 'state.lock' | 'plan' | 'log' | 'finished' }
 >
 
 function applyToJob(state: JournalState, entry: JobEntry): void {
@@ -123,6 +130,13 @@ function applyToJob(state: JournalState, entry: JobEntry): void {
       return
     case 'outputs':
       job.outputs = entry.outputs
+      return
+    case 'state.lock':
+      if (entry.lock) job.stateLocks.set(entry.component, entry.lock)
+      else job.stateLocks.delete(entry.component)
+      return
+    case 'plan':
+      job.plans.add(entry.digest)
       return
     case 'log':
       job.logAcked = entry.acked
@@ -149,6 +163,8 @@ function accept(state: JournalState, entry: Extract<JournalEntry, { type: 'accep
     stoppedByCustomer: false,
     result: null,
     outputs: {},
+    stateLocks: new Map(),
+    plans: new Set(),
     logAcked: 0,
     logEnded: false,
     finished: null,
@@ -193,6 +209,8 @@ function jobEntries(job: JobRecord): JournalEntry[] {
   }
   if (job.result) entries.push({ type: 'result', ...of, result: job.result })
   if (Object.keys(job.outputs).length > 0) entries.push({ type: 'outputs', ...of, outputs: job.outputs })
+  for (const [component, lock] of job.stateLocks) entries.push({ type: 'state.lock', ...of, component, lock })
+  for (const digest of job.plans) entries.push({ type: 'plan', ...of, digest })
   entries.push({ type: 'log', ...of, acked: job.logAcked, ended: job.logEnded })
   if (job.finished) entries.push({ type: 'finished', ...of, ...job.finished })
   return entries
