@@ -27,6 +27,7 @@ import {
   type JournalState,
 } from './journal-state.ts'
 import { LogShipper } from './log-shipper.ts'
+import { givenSecretsKey } from './masking/given-secrets.ts'
 import { writeLastStart } from './owner/last-start.ts'
 import { createRunningDesk, type RunningDeskContext } from './owner/running-desk.ts'
 import { serveDesk } from './owner/serve-desk.ts'
@@ -210,6 +211,7 @@ class RunningAgent implements Agent {
         isContainer: runtime.name === 'docker' || runtime.name === 'kubernetes',
         isFake: runtime.name === 'fake',
       },
+      givenKey: givenSecretsKey(key),
       maxLogBytes: config.maxLogBytes,
       onFatal: (error) => this.#fail(error),
       log: this.#log,

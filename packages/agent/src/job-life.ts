@@ -10,6 +10,8 @@ import { buildJobSpec, type JobSpecSettings } from './job-spec.ts'
 import type { Journal } from './journal.ts'
 import type { JobRecord, JournalEntry, JournalState } from './journal-state.ts'
 import type { LogShipper } from './log-shipper.ts'
+import { GivenSecrets } from './masking/given-secrets.ts'
+import type { Mask } from './masking/mask.ts'
 import { pause } from './pause.ts'
 import { RuntimeError, type JobExit, type JobHandle, type Runtime } from './runtime/runtime.ts'
 import type { Slots } from './slots.ts'
@@ -28,6 +30,8 @@ export interface JobLifeContext {
   shipper: LogShipper
   events: EventOutbox
   spec: JobSpecSettings
+  /** Seals what jobs were given. */
+  givenKey: Uint8Array
   maxLogBytes: number
   send: (frame: AgentFrame) => boolean
   clock: () => number
@@ -46,6 +50,7 @@ export class JobLife {
   readonly #left = new AbortController()
   readonly #canceled = new AbortController()
   #handle: JobHandle | undefined
+  readonly #given: GivenSecrets
   #isOver = false
 
   constructor(context: JobLifeContext, record: JobRecord, manifest: JobManifest) {
@@ -53,7 +58,19 @@ export class JobLife {
     this.record = record
     this.manifest = manifest
     this.#log = context.log.child({ jobId: record.jobId, fence: record.fence })
+    this.#given = new GivenSecrets(context.givenKey, record.given)
     if (record.cancelRequested) this.#canceled.abort()
+  }
+
+  /** Hides what the job was given so far. */
+  get mask(): Mask {
+    return this.#given.mask
+  }
+
+  /** Resolves when the values are on disk, sealed: only then the job may have them. */
+  async give(values: readonly string[]): Promise<void> {
+    const sealed = this.#given.add(values)
+    if (sealed !== undefined) await this.#context.journal.append({ type: 'given', ...this.id, sealed })
   }
 
   get id(): { jobId: string; fence: number } {
@@ -69,7 +86,8 @@ export class JobLife {
   async live(how: Recovery): Promise<void> {
     const { shipper, slots } = this.#context
     if (how.type === 'deliver') {
-      if (!this.record.logEnded) shipper.add(this.record.jobId, this.record.fence, this.record.logAcked)
+      const { jobId, fence, logAcked, logEnded } = this.record
+      if (!logEnded) shipper.add(jobId, fence, logAcked, () => this.mask)
       return
     }
     const holdsSlot = how.type === 'start' ? await slots.acquire(this.#leftOrCanceled()) : true
@@ -115,7 +133,7 @@ export class JobLife {
     const failure = how.type === 'start' ? await this.#start() : await this.#attach()
     if (failure !== undefined || !this.#handle) return failure
     this.tellStarted()
-    shipper.add(jobId, fence, this.record.logAcked)
+    shipper.add(jobId, fence, this.record.logAcked, () => this.mask)
     if (this.#canceled.signal.aborted) this.#stopSoon('canceled')
     const deadline = this.#handle.state === 'running' ? this.#watchDeadline() : undefined
     const exit = await this.#insist(() => runtime.wait(jobId, this.#left.signal))
@@ -143,7 +161,9 @@ export class JobLife {
     if (this.#canceled.signal.aborted) return canceledBeforeStart()
     const token = randomBytes(32).toString('base64url')
     const at = new Date(clock()).toISOString()
-    await journal.append({ type: 'starting', ...this.id, at, tokenHash: sha256(Buffer.from(token)) })
+    const tokenHash = sha256(Buffer.from(token))
+    const given = this.#given.add([token])
+    await journal.append({ type: 'starting', ...this.id, at, tokenHash, ...(given ? { given } : {}) })
     if (this.#canceled.signal.aborted) return canceledBeforeStart()
     try {
       this.#handle = await runtime.start(buildJobSpec(this.manifest, token, spec))
@@ -197,6 +217,7 @@ export class JobLife {
       agentId,
       manifestDigest: documentDigest(record.document.text, sha256),
       ...end,
+      message: this.mask.text(end.message),
       result: record.result?.data ?? {},
       outputs: record.outputs,
       logBytes,

@@ -13,7 +13,9 @@ interface OfJob {
 export type JournalEntry =
   | ({ type: 'accepted'; document: SignedDocument; expiresAt: string } & OfJob)
   /** Written before the runtime is asked, so that "never started" and "gone" can be told apart later. */
-  | ({ type: 'starting'; at: string; tokenHash: string } & OfJob)
+  | ({ type: 'starting'; at: string; tokenHash: string; given?: string } & OfJob)
+  /** Secret values that the job has, sealed: they are masked in all that leaves of it, after a restart too. */
+  | ({ type: 'given'; sealed: string } & OfJob)
   | ({ type: 'cancel'; by?: 'customer' } & OfJob)
   | ({ type: 'result'; result: JobResult } & OfJob)
   | ({ type: 'outputs'; outputs: ReportedOutputs } & OfJob)
@@ -38,6 +40,7 @@ export interface JobRecord extends OfJob {
   expiresAt: string
   startedAt: string | null
   tokenHash: string | null
+  given: Set<string>
   cancelRequested: boolean
   stoppedByCustomer: boolean
   result: JobResult | null
@@ -110,7 +113,9 @@ export function applyEntry(state: JournalState, entry: JournalEntry): void {
 
 type JobEntry = Extract<
   JournalEntry,
-  { type: 'starting' | 'cancel' | 'result' | 'outputs' | 'state.lock' | 'plan' | 'log' | 'finished' }
+  {
+    type: 'starting' | 'given' | 'cancel' | 'result' | 'outputs' | 'state.lock' | 'plan' | 'log' | 'finished'
+  }
 >
 
 function applyToJob(state: JournalState, entry: JobEntry): void {
@@ -120,6 +125,10 @@ function applyToJob(state: JournalState, entry: JobEntry): void {
     case 'starting':
       job.startedAt = entry.at
       job.tokenHash = entry.tokenHash
+      if (entry.given !== undefined) job.given.add(entry.given)
+      return
+    case 'given':
+      job.given.add(entry.sealed)
       return
     case 'cancel':
       job.cancelRequested = true
@@ -159,6 +168,7 @@ function accept(state: JournalState, entry: Extract<JournalEntry, { type: 'accep
     expiresAt: entry.expiresAt,
     startedAt: null,
     tokenHash: null,
+    given: new Set(),
     cancelRequested: false,
     stoppedByCustomer: false,
     result: null,
@@ -204,6 +214,7 @@ function jobEntries(job: JobRecord): JournalEntry[] {
   const of = { jobId, fence }
   const entries: JournalEntry[] = [{ type: 'accepted', ...of, document, expiresAt }]
   if (startedAt !== null) entries.push({ type: 'starting', ...of, at: startedAt, tokenHash: tokenHash ?? '' })
+  for (const sealed of job.given) entries.push({ type: 'given', ...of, sealed })
   if (job.cancelRequested) {
     entries.push({ type: 'cancel', ...of, ...(job.stoppedByCustomer ? { by: 'customer' as const } : {}) })
   }

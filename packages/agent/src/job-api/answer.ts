@@ -66,9 +66,13 @@ export function answerError(response: ServerResponse, error: JobApiError): void 
   answerJson(response, JOB_API_ERRORS[code], { error: { code, message, remedy } })
 }
 
-/** Bounded, then checked: whatever a job sends is untrusted. */
-export async function readBody<T>(request: IncomingMessage, schema: z.ZodType<T>): Promise<T> {
-  return parseBody(await readBytes(request, JOB_API_MAX_BODY), schema)
+/** Bounded, then checked: whatever a job sends is untrusted. Masked before a schema cuts it: half a secret is one too. */
+export async function readBody<T>(
+  request: IncomingMessage,
+  schema: z.ZodType<T>,
+  masked?: (value: unknown) => unknown,
+): Promise<T> {
+  return parseBody(await readBytes(request, JOB_API_MAX_BODY), schema, masked)
 }
 
 export async function readBytes(request: IncomingMessage, max: number): Promise<Buffer> {
@@ -82,14 +86,18 @@ export async function readBytes(request: IncomingMessage, max: number): Promise<
   return Buffer.concat(parts)
 }
 
-export function parseBody<T>(bytes: Buffer, schema: z.ZodType<T>): T {
+export function parseBody<T>(
+  bytes: Buffer,
+  schema: z.ZodType<T>,
+  masked: (value: unknown) => unknown = (value) => value,
+): T {
   let value: unknown
   try {
     value = JSON.parse(bytes.toString('utf8'))
   } catch (cause) {
     throw new JobApiError('bad_request', 'The body is no JSON.', 'Send a JSON document.', { cause })
   }
-  const parsed = schema.safeParse(value)
+  const parsed = schema.safeParse(masked(value))
   if (parsed.success) return parsed.data
   const where = parsed.error.issues
     .slice(0, 3)

@@ -29,6 +29,8 @@ export interface JobDesk {
   report(outputs: ReportedOutputs): Promise<void>
   result(result: JobResult): Promise<void>
   progress(progress: z.infer<typeof jobProgress>): void
+  /** Of a JSON value: what the job was given is not to be seen in it. */
+  masked(value: unknown): unknown
   /** Undefined where the agent has no install. */
   readonly terraform: TerraformDesk | undefined
 }

@@ -103,7 +103,7 @@ async function postJoinToken({ desk }: Call): Promise<unknown> {
 }
 
 async function putProgress({ desk, request }: Call): Promise<void> {
-  desk.progress(await readBody(request, jobProgress))
+  desk.progress(await readBody(request, jobProgress, desk.masked))
 }
 
 /** Whole into the install store; into the report only the names of the sensitive ones. */
@@ -117,7 +117,7 @@ async function putOutputs({ desk, request, query }: Call): Promise<void> {
 }
 
 async function putResult({ desk, request }: Call): Promise<void> {
-  const result = await readBody(request, jobResult)
+  const result = await readBody(request, jobResult, desk.masked)
   checkSize(result.data, 'The data of the result')
   await desk.result(result)
 }
