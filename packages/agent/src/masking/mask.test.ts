@@ -90,9 +90,9 @@ describe('masking', () => {
         }
         const expected = Buffer.from(bytes.map((byte, at) => (covered[at] === 1 && byte !== 10 ? 42 : byte)))
         expect(masked.equals(expected)).toBe(true)
-        for (const print of [value, JSON.stringify(value).slice(1, -1), encodeURIComponent(value)]) {
-          if (!/^[*\n]*$/.test(print)) expect(masked.includes(print)).toBe(false)
-        }
+        const prints = [value, JSON.stringify(value).slice(1, -1), encodeURIComponent(value)]
+        const visible = prints.filter((print) => !/^[*\n]*$/.test(print))
+        expect(visible.filter((print) => masked.includes(print))).toEqual([])
       }),
     )
   })
