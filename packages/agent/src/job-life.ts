@@ -1,5 +1,12 @@
 import { randomBytes } from 'node:crypto'
-import { documentDigest, signingBytes, type JobManifest, type Sign } from '@tenon/core'
+import {
+  describeShortage,
+  documentDigest,
+  signingBytes,
+  type Holder,
+  type JobManifest,
+  type Sign,
+} from '@tenon/core'
 import { jobReport, type AgentFrame, type JobReport } from '@tenon/protocol'
 import type { Logger } from 'pino'
 import { sha256 } from './crypto.ts'
@@ -52,6 +59,7 @@ export class JobLife {
   #handle: JobHandle | undefined
   readonly #given: GivenSecrets
   #isOver = false
+  #waitsFor: string | undefined
 
   constructor(context: JobLifeContext, record: JobRecord, manifest: JobManifest) {
     this.#context = context
@@ -90,16 +98,34 @@ export class JobLife {
       if (!logEnded) shipper.add(jobId, fence, logAcked, () => this.mask)
       return
     }
-    const holdsSlot = how.type === 'start' ? await slots.acquire(this.#leftOrCanceled()) : true
-    if (how.type !== 'start') slots.take()
+    const place = placeOf(this.manifest)
+    const holdsSlot = how.type === 'start' ? await this.#takePlace(place) : true
+    if (how.type !== 'start') slots.take(place)
     try {
       const end = await this.#toItsEnd(how)
       this.#isOver = end !== undefined
       if (end && !this.#left.signal.aborted)
         await this.#report(namingTheCustomer(end, this.record.stoppedByCustomer))
     } finally {
-      if (holdsSlot) slots.release()
+      if (holdsSlot) slots.release(place.jobId)
     }
+  }
+
+  /** While it waits the server is told for what, so that whoever asks can be told. */
+  async #takePlace(place: Holder): Promise<boolean> {
+    const { slots, send } = this.#context
+    let said = ''
+    const say = (message: string) => {
+      if (message !== said) send({ type: 'job.progress', ...this.id, message, fraction: null })
+      said = message
+    }
+    const isIn = await slots.acquire(place, this.#leftOrCanceled(), (shortage, ahead) => {
+      this.#waitsFor = describeShortage(shortage, ahead)
+      say(this.#waitsFor)
+    })
+    this.#waitsFor = undefined
+    if (isIn && said !== '') say('starts')
+    return isIn
   }
 
   /** From now on the job is no business of this process; it goes on running. */
@@ -119,9 +145,12 @@ export class JobLife {
     return { ...this.id, state: heldState(this.record) }
   }
 
-  /** Told in each session: the one before may have been cut before the server heard it. */
-  tellStarted(): void {
+  /** That it runs, or for what it waits. Told in each session: the one before may have been cut before. */
+  tellState(): void {
     const { startedAt, finished } = this.record
+    if (this.#waitsFor !== undefined) {
+      this.#context.send({ type: 'job.progress', ...this.id, message: this.#waitsFor, fraction: null })
+    }
     if (finished || startedAt === null || !this.#handle) return
     const { confinement } = this.#handle
     this.#context.send({ type: 'job.started', ...this.id, at: startedAt, confinement })
@@ -132,7 +161,7 @@ export class JobLife {
     const { jobId, fence } = this.record
     const failure = how.type === 'start' ? await this.#start() : await this.#attach()
     if (failure !== undefined || !this.#handle) return failure
-    this.tellStarted()
+    this.tellState()
     shipper.add(jobId, fence, this.record.logAcked, () => this.mask)
     if (this.#canceled.signal.aborted) this.#stopSoon('canceled')
     const deadline = this.#handle.state === 'running' ? this.#watchDeadline() : undefined
@@ -250,6 +279,10 @@ export class JobLife {
   #leftOrCanceled(): AbortSignal {
     return AbortSignal.any([this.#left.signal, this.#canceled.signal])
   }
+}
+
+function placeOf({ jobId, kind, limits: { memoryBytes, cpus } }: JobManifest): Holder {
+  return { jobId, kind, memoryBytes, cpus }
 }
 
 function canceledBeforeStart(): JobEnd {

@@ -59,6 +59,10 @@ export class JobRunner {
     return this.#context.slots.used
   }
 
+  get places(): number {
+    return this.#context.slots.total
+  }
+
   inventory(): HelloContent['inventory'] {
     return [...this.#held.values()].map(({ life }) => life.inventoried())
   }
@@ -171,7 +175,7 @@ export class JobRunner {
     void Promise.allSettled(stops).then(() => this.#hearServer())
     for (const held of this.#held.values()) {
       held.settled = false
-      held.life.tellStarted()
+      held.life.tellState()
       if (held.life.record.finished) this.#settleInBackground(this.#deliver(held))
     }
   }

@@ -62,7 +62,17 @@ export const runtimeInfo = z.strictObject({
   name: text(40),
   confinement: text(500),
   warnings: z.array(text(500)).max(20),
+  /** What the agent gives to jobs, besides `slots`. Without it all kinds share the slots. */
+  capacity: z
+    .strictObject({
+      interactiveSlots: z.int().nonnegative().max(10_000),
+      memoryBytes: z.number().positive().nullable(),
+      cpus: z.number().positive().nullable(),
+    })
+    .optional(),
 })
+
+export type RuntimeInfo = z.infer<typeof runtimeInfo>
 
 /** agent → server */
 export const agentFrame = z.discriminatedUnion('type', [

@@ -14,7 +14,6 @@ import { listSecrets, noInstallStore, noSuchJob } from './secrets.ts'
 export interface RunningDeskContext {
   identity: Identity
   start: LastStart
-  slots: number
   journal: Journal<JournalEntry>
   state: JournalState
   runner: JobRunner
@@ -45,7 +44,7 @@ export function createRunningDesk(context: RunningDeskContext): OwnerDesk {
         pid: process.pid,
         live: {
           connectedSince: session.connectedSince,
-          slots: { used: runner.running, total: context.slots },
+          slots: { used: runner.running, total: runner.places },
           logBytes: shipper.unacknowledgedBytes,
         },
       }),

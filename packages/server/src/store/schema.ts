@@ -14,6 +14,7 @@ import type {
   StepStatus,
   UserRole,
 } from '@tenon/core'
+import type { RuntimeInfo } from '@tenon/protocol'
 import type { ColumnType, Generated, GeneratedAlways } from 'kysely'
 
 /** The tables, column for column as in the migrations. Timestamps are ISO strings, bigints are numbers. */
@@ -119,7 +120,7 @@ interface AgentTable {
   status: 'enrolled' | 'replaced' | 'revoked'
   version: string
   hostname: string
-  runtime: JsonOrNull<{ name: string; confinement: string; warnings: string[] }>
+  runtime: JsonOrNull<RuntimeInfo>
   slots: Generated<number>
   dropped: Generated<number>
   event_seq: Generated<number>
