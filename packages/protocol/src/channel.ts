@@ -41,7 +41,7 @@ export const jobReport = z.strictObject({
 })
 export type JobReport = z.infer<typeof jobReport>
 
-/** Something the agent did or saw that is no job: a re-attachment, a sweep, a drop. Numbered, so that each is taken once. */
+/** Something the agent, or its owner at its side, did or saw that is no job: a re-attachment, a drop, a pause. Numbered, so that each is taken once. */
 export const agentEvent = z.strictObject({
   seq: z.int().positive(),
   at: timestamp,
@@ -52,6 +52,9 @@ export const agentEvent = z.strictObject({
     'agent.dropped',
     'agent.audit_mismatch',
     'agent.synced',
+    'agent.paused',
+    'agent.resumed',
+    'agent.secret_set',
   ]),
   jobId: id.nullable(),
   details: jsonObject,

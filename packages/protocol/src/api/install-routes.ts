@@ -102,7 +102,16 @@ export const installRoutes = {
     permission: READ,
     summary: 'Names of the secrets sent to an install; never their values.',
     params: byRef,
-    response: listOf(z.object({ name, version: z.int(), delivered: z.boolean(), setAt: z.string() })),
+    response: listOf(
+      z.object({
+        name,
+        version: z.int(),
+        delivered: z.boolean(),
+        /** Why the agent could not store it, in its own words; it is offered again every few minutes. */
+        problem: z.string().nullable().default(null),
+        setAt: z.string(),
+      }),
+    ),
   }),
 
   'deploys.create': route({

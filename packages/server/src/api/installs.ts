@@ -142,7 +142,7 @@ export const installHandlers = {
     const rows = await context.db
       .selectFrom('install_secret')
       .distinctOn('name')
-      .select(['name', 'version', 'delivered_at', 'set_at'])
+      .select(['name', 'version', 'delivered_at', 'set_at', 'refusal'])
       .where('install_id', '=', install.id)
       .orderBy('name')
       .orderBy('version', 'desc')
@@ -152,6 +152,7 @@ export const installHandlers = {
         name: row.name,
         version: row.version,
         delivered: row.delivered_at !== null,
+        problem: row.delivered_at === null ? row.refusal : null,
         setAt: row.set_at,
       })),
       next: null,

@@ -59,6 +59,8 @@ export interface Database {
     ciphertext: Buffer
     set_at: string
     delivered_at: string | null
+    refused_at: string | null
+    refusal: string | null
   }
   audit_entry: { chain: string; seq: number; body: string; hash: string; action: GeneratedAlways<string> }
   audit_head: { chain: string; seq: number; hash: string }
