@@ -35,6 +35,7 @@ async function absentParts() {
     ['dockerd', [['dockerd', '--version']]],
     ['podman', [['podman', '--version']]],
     ['skopeo', [['skopeo', '--version']]],
+    ['terraform', [['terraform', 'version']]],
     ['docker-registry', [['docker-registry', '--version']]],
   ]
   const found = await Promise.all(parts.map(async ([name, commands]) => [name, await whyAbsent(commands)]))

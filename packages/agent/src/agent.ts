@@ -5,7 +5,7 @@ import { PRODUCT_VERSION, type AgentFrame } from '@tenon/protocol'
 import type { Logger } from 'pino'
 import { createChannel, type Channel, type FinalReject } from './channel/channel.ts'
 import type { HelloContent } from './channel/handshake.ts'
-import type { AgentConfig } from './config.ts'
+import { capacityOf, type AgentConfig } from './config.ts'
 import { CredentialDesk } from './credentials.ts'
 import { enrol } from './enrol.ts'
 import { AgentError, messageOf } from './errors.ts'
@@ -27,6 +27,7 @@ import {
   type JournalState,
 } from './journal-state.ts'
 import { LogShipper } from './log-shipper.ts'
+import { givenSecretsKey } from './masking/given-secrets.ts'
 import { writeLastStart } from './owner/last-start.ts'
 import { createRunningDesk, type RunningDeskContext } from './owner/running-desk.ts'
 import { serveDesk } from './owner/serve-desk.ts'
@@ -120,7 +121,16 @@ class RunningAgent implements Agent {
       runtime: runtime.name,
     })
     await runner.recover()
-    const deskContext = { config, identity, journal, credentials, store: secrets?.store, send, clock }
+    const deskContext = {
+      config,
+      identity,
+      journal,
+      credentials,
+      store: secrets?.store,
+      stateLockHolder: (component: string) => runner.stateLockHolder(component),
+      send,
+      clock,
+    }
     const api = await serveJobApi({
       socket,
       jobGroup: runtime.jobGroup,
@@ -191,7 +201,7 @@ class RunningAgent implements Agent {
       target: { role, installId },
       keys: () => identity.pinnedKeys,
       skewMs: config.clockSkewMs,
-      slots: new Slots(config.slots),
+      slots: new Slots(capacityOf(config)),
       spec: {
         node: process.execPath,
         programs: config.programs,
@@ -201,6 +211,7 @@ class RunningAgent implements Agent {
         isContainer: runtime.name === 'docker' || runtime.name === 'kubernetes',
         isFake: runtime.name === 'fake',
       },
+      givenKey: givenSecretsKey(key),
       maxLogBytes: config.maxLogBytes,
       onFatal: (error) => this.#fail(error),
       log: this.#log,
@@ -210,7 +221,7 @@ class RunningAgent implements Agent {
 
   /** Beside the folder of the job API, not in it: jobs are let into that one. */
   async #openDesk(
-    parts: Omit<RunningDeskContext, 'start' | 'slots' | 'clock'>,
+    parts: Omit<RunningDeskContext, 'start' | 'clock'>,
     runtime: HelloContent['runtime'],
   ): Promise<void> {
     const { config, clock } = this.#options
@@ -224,7 +235,7 @@ class RunningAgent implements Agent {
       startedAt: new Date(clock()).toISOString(),
       runtime,
     })
-    const desk = createRunningDesk({ ...parts, start, slots: config.slots, clock })
+    const desk = createRunningDesk({ ...parts, start, clock })
     const server = await serveDesk({ socket, desk, log: this.#log })
     this.#cleanups.push(() => server.close())
   }
@@ -315,11 +326,18 @@ class RunningAgent implements Agent {
   }
 
   async #describeRuntime(): Promise<HelloContent['runtime']> {
-    const { runtime } = this.#options
+    const { runtime, config } = this.#options
     const { confinement, warnings } = await runtime.describe()
     for (const warning of warnings) this.#log.warn({ runtime: runtime.name }, warning)
     const clipped = warnings.slice(0, 20).map((warning) => warning.slice(0, 500))
-    return { name: runtime.name, confinement: confinement.slice(0, 500), warnings: clipped }
+    const { interactiveSlots, memoryBytes, cpus } = capacityOf(config)
+    const known = (value: number) => (Number.isFinite(value) ? value : null)
+    return {
+      name: runtime.name,
+      confinement: confinement.slice(0, 500),
+      warnings: clipped,
+      capacity: { interactiveSlots, memoryBytes: known(memoryBytes), cpus: known(cpus) },
+    }
   }
 
   #rejected(code: FinalReject): void {

@@ -1,5 +1,7 @@
-import { parseArgs } from 'node:util'
+import os from 'node:os'
 import path from 'node:path'
+import { parseArgs } from 'node:util'
+import type { Capacity } from '@tenon/core'
 import { z } from 'zod'
 import { AgentError } from './errors.ts'
 import type { ProxySettings } from './proxy.ts'
@@ -15,6 +17,8 @@ export interface AgentConfig {
   /** Set when the runtime is `docker`. */
   docker?: DockerSettings | undefined
   slots: number
+  /** What jobs may use together; without it only `slots` bounds them. */
+  capacity?: Omit<Capacity, 'slots'> | undefined
   /** The install's own registry; absent on build and setup agents. */
   registry: RegistrySettings | undefined
   /** Socket of the local sandbox's supervisor. */
@@ -41,6 +45,8 @@ export interface DockerSettings {
   workBytes: number | undefined
 }
 
+const CPU_OVERCOMMIT = 4
+
 const DOCKER_SOCKETS = ['/var/run/docker.sock', '/run/podman/podman.sock']
 
 type Environment = Record<string, string | undefined>
@@ -59,6 +65,9 @@ const settings = z.object({
   jobImage: optionalText,
   workBytes: z.coerce.number().int().min(1_048_576).optional(),
   slots: z.coerce.number().int().min(1).max(10_000).default(4),
+  interactiveSlots: z.coerce.number().int().min(0).max(10_000).default(2),
+  jobsMemoryBytes: z.coerce.number().int().min(67_108_864).optional(),
+  jobsCpus: z.coerce.number().positive().optional(),
   registryUrl: z.url({ protocol: /^https?$/ }).optional(),
   registryKeyFile: optionalText,
   hostSocket: optionalText,
@@ -80,6 +89,9 @@ const SOURCES: Record<keyof z.infer<typeof settings>, { flag?: string; variable:
   jobImage: { variable: 'TENON_JOB_IMAGE' },
   workBytes: { variable: 'TENON_WORK_BYTES' },
   slots: { flag: 'slots', variable: 'TENON_SLOTS' },
+  interactiveSlots: { variable: 'TENON_INTERACTIVE_SLOTS' },
+  jobsMemoryBytes: { variable: 'TENON_JOBS_MEMORY_BYTES' },
+  jobsCpus: { variable: 'TENON_JOBS_CPUS' },
   registryUrl: { variable: 'TENON_REGISTRY_URL' },
   registryKeyFile: { variable: 'TENON_REGISTRY_KEY_FILE' },
   hostSocket: { variable: 'TENON_HOST_SOCKET' },
@@ -108,6 +120,7 @@ export function readConfig(argv: string[], env: Environment, programs: string): 
     runtime: value.runtime,
     docker: value.runtime === 'docker' ? dockerSettings(value, env) : undefined,
     slots: value.slots,
+    capacity: givenCapacity(value),
     registry:
       value.registryUrl && value.registryKeyFile
         ? { url: value.registryUrl, keyFile: value.registryKeyFile }
@@ -125,6 +138,25 @@ export function readConfig(argv: string[], env: Environment, programs: string): 
     maxLogBytes: value.maxLogBytes,
     clockSkewMs: value.clockSkewSeconds * 1000,
   }
+}
+
+/** Jobs of the fake runtime use nothing. Limits are upper bounds: processors may be promised several times over. */
+function givenCapacity(value: z.infer<typeof settings>): AgentConfig['capacity'] {
+  const { runtime, interactiveSlots, jobsMemoryBytes, jobsCpus } = value
+  const isFake = runtime === 'fake'
+  const memory = isFake ? Infinity : machineMemory()
+  const cpus = isFake ? Infinity : os.availableParallelism() * CPU_OVERCOMMIT
+  return { interactiveSlots, memoryBytes: jobsMemoryBytes ?? memory, cpus: jobsCpus ?? cpus }
+}
+
+/** What this process may use at most, where its container is bounded. */
+function machineMemory(): number {
+  const bound = process.constrainedMemory()
+  return bound > 0 ? Math.min(bound, os.totalmem()) : os.totalmem()
+}
+
+export function capacityOf({ slots, capacity }: AgentConfig): Capacity {
+  return { slots, ...(capacity ?? { interactiveSlots: 0, memoryBytes: Infinity, cpus: Infinity }) }
 }
 
 /** A token in the environment is taken out at once, so that nothing started later inherits it. */

@@ -1,13 +1,16 @@
 import { jobOutputs, type AgentFrame, type JobContext, type JobCredential } from '@tenon/protocol'
+import type { z } from 'zod'
 import type { AgentConfig } from './config.ts'
 import type { CredentialDesk } from './credentials.ts'
 import type { Identity } from './identity.ts'
-import type { JobDesk } from './job-api/routes.ts'
+import type { JobDesk } from './job-api/route.ts'
 import type { JobLife } from './job-life.ts'
 import type { Journal } from './journal.ts'
 import type { JournalEntry } from './journal-state.ts'
+import { textsOf } from './masking/given-secrets.ts'
 import { installRegistryBearer } from './registry-access.ts'
 import type { InstallStore } from './store/install-store.ts'
+import { createTerraformDesk } from './terraform-desk.ts'
 
 /** A job that tells its progress more often than this is not heard each time. */
 const PROGRESS_EVERY_MS = 200
@@ -19,30 +22,47 @@ export interface JobDeskContext {
   credentials: CredentialDesk
   /** Install agents only. */
   store: InstallStore | undefined
+  stateLockHolder: (component: string) => JobLife | undefined
   send: (frame: AgentFrame) => boolean
   clock: () => number
 }
 
 /** What one job may ask of the agent, and nothing of another job. */
 export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
-  const { journal, credentials, store, send, clock } = context
+  const { journal, credentials, store, stateLockHolder, send, clock } = context
   const { id, manifest } = life
   return {
     ...id,
     manifest,
+    terraform: store && createTerraformDesk({ journal, store, stateLockHolder }, life),
     context: (waitMs) => jobContextOf(context, life, waitMs),
-    credential: async (want, waitMs) => absolute(context, await credentials.request(id, want, waitMs)),
-    secret: async (name) => decode(await store?.get('secret', name)),
+    credential: async (want, waitMs) => {
+      const credential = absolute(context, await credentials.request(id, want, waitMs))
+      await life.give([secretOf(credential)])
+      return credential
+    },
+    secret: async (name) => {
+      const value = decode(await store?.get('secret', name))
+      if (value !== undefined) await life.give([value])
+      return value
+    },
     outputsOf: async (component) => {
       const text = decode(await store?.get('output', component))
-      return text === undefined ? undefined : jobOutputs.parse(JSON.parse(text))
+      if (text === undefined) return undefined
+      const outputs = jobOutputs.parse(JSON.parse(text))
+      await life.give(sensitiveTexts(outputs))
+      return outputs
     },
     keepOutputs: async (component, outputs) => {
+      await life.give(sensitiveTexts(outputs))
       if (component === undefined || !store) return
       await store.put('output', component, new TextEncoder().encode(JSON.stringify(outputs)))
     },
-    report: (outputs) =>
-      journal.append({ type: 'outputs', ...id, outputs: { ...life.record.outputs, ...outputs } }),
+    report: (outputs) => {
+      const shown = life.mask.json(outputs) as typeof outputs
+      return journal.append({ type: 'outputs', ...id, outputs: { ...life.record.outputs, ...shown } })
+    },
+    masked: (value) => life.mask.json(value),
     result: (result) => journal.append({ type: 'result', ...id, result }),
     progress: ({ message, fraction }) => {
       const now = clock()
@@ -74,15 +94,25 @@ async function registryOf(
   if (identity.role === 'install') {
     if (!config.registry) return null
     const bearer = await installRegistryBearer(config.registry, life.manifest, config.proxy)
+    await life.give([bearer])
     return { url: config.registry.url, bearer }
   }
   const credential = absolute(context, await credentials.request(life.id, 'registry', waitMs))
+  await life.give([credential.bearer])
   return { url: credential.registry, bearer: credential.bearer }
 }
 
 function absolute<C extends JobCredential>(context: JobDeskContext, credential: C): C {
   if (credential.want !== 'registry') return credential
   return { ...credential, registry: new URL(credential.registry, context.config.serverUrl).href }
+}
+
+function secretOf(credential: JobCredential): string {
+  return credential.want === 'registry' ? credential.bearer : credential.joinToken
+}
+
+function sensitiveTexts(outputs: z.infer<typeof jobOutputs>): string[] {
+  return Object.values(outputs).flatMap(({ sensitive, value }) => (sensitive ? textsOf(value) : []))
 }
 
 function decode(bytes: Uint8Array | undefined): string | undefined {

@@ -1,5 +1,12 @@
 import { randomBytes } from 'node:crypto'
-import { documentDigest, signingBytes, type JobManifest, type Sign } from '@tenon/core'
+import {
+  describeShortage,
+  documentDigest,
+  signingBytes,
+  type Holder,
+  type JobManifest,
+  type Sign,
+} from '@tenon/core'
 import { jobReport, type AgentFrame, type JobReport } from '@tenon/protocol'
 import type { Logger } from 'pino'
 import { sha256 } from './crypto.ts'
@@ -10,6 +17,8 @@ import { buildJobSpec, type JobSpecSettings } from './job-spec.ts'
 import type { Journal } from './journal.ts'
 import type { JobRecord, JournalEntry, JournalState } from './journal-state.ts'
 import type { LogShipper } from './log-shipper.ts'
+import { GivenSecrets } from './masking/given-secrets.ts'
+import type { Mask } from './masking/mask.ts'
 import { pause } from './pause.ts'
 import { RuntimeError, type JobExit, type JobHandle, type Runtime } from './runtime/runtime.ts'
 import type { Slots } from './slots.ts'
@@ -28,6 +37,8 @@ export interface JobLifeContext {
   shipper: LogShipper
   events: EventOutbox
   spec: JobSpecSettings
+  /** Seals what jobs were given. */
+  givenKey: Uint8Array
   maxLogBytes: number
   send: (frame: AgentFrame) => boolean
   clock: () => number
@@ -46,35 +57,75 @@ export class JobLife {
   readonly #left = new AbortController()
   readonly #canceled = new AbortController()
   #handle: JobHandle | undefined
+  readonly #given: GivenSecrets
+  #isOver = false
+  #waitsFor: string | undefined
 
   constructor(context: JobLifeContext, record: JobRecord, manifest: JobManifest) {
     this.#context = context
     this.record = record
     this.manifest = manifest
     this.#log = context.log.child({ jobId: record.jobId, fence: record.fence })
+    this.#given = new GivenSecrets(context.givenKey, record.given)
     if (record.cancelRequested) this.#canceled.abort()
+  }
+
+  /** Hides what the job was given so far. */
+  get mask(): Mask {
+    return this.#given.mask
+  }
+
+  /** Resolves when the values are on disk, sealed: only then the job may have them. */
+  async give(values: readonly string[]): Promise<void> {
+    const sealed = this.#given.add(values)
+    if (sealed !== undefined) await this.#context.journal.append({ type: 'given', ...this.id, sealed })
   }
 
   get id(): { jobId: string; fence: number } {
     return { jobId: this.record.jobId, fence: this.record.fence }
   }
 
+  /** Its program has ended, though the report may not be on disk yet: it holds nothing any more. */
+  get isOver(): boolean {
+    return this.#isOver || this.record.finished !== null
+  }
+
   /** Resolves when the report is on disk, or the job was left. */
   async live(how: Recovery): Promise<void> {
     const { shipper, slots } = this.#context
     if (how.type === 'deliver') {
-      if (!this.record.logEnded) shipper.add(this.record.jobId, this.record.fence, this.record.logAcked)
+      const { jobId, fence, logAcked, logEnded } = this.record
+      if (!logEnded) shipper.add(jobId, fence, logAcked, () => this.mask)
       return
     }
-    const holdsSlot = how.type === 'start' ? await slots.acquire(this.#leftOrCanceled()) : true
-    if (how.type !== 'start') slots.take()
+    const place = placeOf(this.manifest)
+    const holdsSlot = how.type === 'start' ? await this.#takePlace(place) : true
+    if (how.type !== 'start') slots.take(place)
     try {
       const end = await this.#toItsEnd(how)
+      this.#isOver = end !== undefined
       if (end && !this.#left.signal.aborted)
         await this.#report(namingTheCustomer(end, this.record.stoppedByCustomer))
     } finally {
-      if (holdsSlot) slots.release()
+      if (holdsSlot) slots.release(place.jobId)
     }
+  }
+
+  /** While it waits the server is told for what, so that whoever asks can be told. */
+  async #takePlace(place: Holder): Promise<boolean> {
+    const { slots, send } = this.#context
+    let said = ''
+    const say = (message: string) => {
+      if (message !== said) send({ type: 'job.progress', ...this.id, message, fraction: null })
+      said = message
+    }
+    const isIn = await slots.acquire(place, this.#leftOrCanceled(), (shortage, ahead) => {
+      this.#waitsFor = describeShortage(shortage, ahead)
+      say(this.#waitsFor)
+    })
+    this.#waitsFor = undefined
+    if (isIn && said !== '') say('starts')
+    return isIn
   }
 
   /** From now on the job is no business of this process; it goes on running. */
@@ -94,9 +145,12 @@ export class JobLife {
     return { ...this.id, state: heldState(this.record) }
   }
 
-  /** Told in each session: the one before may have been cut before the server heard it. */
-  tellStarted(): void {
+  /** That it runs, or for what it waits. Told in each session: the one before may have been cut before. */
+  tellState(): void {
     const { startedAt, finished } = this.record
+    if (this.#waitsFor !== undefined) {
+      this.#context.send({ type: 'job.progress', ...this.id, message: this.#waitsFor, fraction: null })
+    }
     if (finished || startedAt === null || !this.#handle) return
     const { confinement } = this.#handle
     this.#context.send({ type: 'job.started', ...this.id, at: startedAt, confinement })
@@ -107,8 +161,8 @@ export class JobLife {
     const { jobId, fence } = this.record
     const failure = how.type === 'start' ? await this.#start() : await this.#attach()
     if (failure !== undefined || !this.#handle) return failure
-    this.tellStarted()
-    shipper.add(jobId, fence, this.record.logAcked)
+    this.tellState()
+    shipper.add(jobId, fence, this.record.logAcked, () => this.mask)
     if (this.#canceled.signal.aborted) this.#stopSoon('canceled')
     const deadline = this.#handle.state === 'running' ? this.#watchDeadline() : undefined
     const exit = await this.#insist(() => runtime.wait(jobId, this.#left.signal))
@@ -136,7 +190,9 @@ export class JobLife {
     if (this.#canceled.signal.aborted) return canceledBeforeStart()
     const token = randomBytes(32).toString('base64url')
     const at = new Date(clock()).toISOString()
-    await journal.append({ type: 'starting', ...this.id, at, tokenHash: sha256(Buffer.from(token)) })
+    const tokenHash = sha256(Buffer.from(token))
+    const given = this.#given.add([token])
+    await journal.append({ type: 'starting', ...this.id, at, tokenHash, ...(given ? { given } : {}) })
     if (this.#canceled.signal.aborted) return canceledBeforeStart()
     try {
       this.#handle = await runtime.start(buildJobSpec(this.manifest, token, spec))
@@ -190,6 +246,7 @@ export class JobLife {
       agentId,
       manifestDigest: documentDigest(record.document.text, sha256),
       ...end,
+      message: this.mask.text(end.message),
       result: record.result?.data ?? {},
       outputs: record.outputs,
       logBytes,
@@ -222,6 +279,10 @@ export class JobLife {
   #leftOrCanceled(): AbortSignal {
     return AbortSignal.any([this.#left.signal, this.#canceled.signal])
   }
+}
+
+function placeOf({ jobId, kind, limits: { memoryBytes, cpus } }: JobManifest): Holder {
+  return { jobId, kind, memoryBytes, cpus }
 }
 
 function canceledBeforeStart(): JobEnd {

@@ -59,6 +59,10 @@ export class JobRunner {
     return this.#context.slots.used
   }
 
+  get places(): number {
+    return this.#context.slots.total
+  }
+
   inventory(): HelloContent['inventory'] {
     return [...this.#held.values()].map(({ life }) => life.inventoried())
   }
@@ -69,6 +73,14 @@ export class JobRunner {
     for (const { life } of this.#held.values()) {
       const { tokenHash, finished } = life.record
       if (tokenHash && !finished && equalInConstantTime(tokenHash, hash)) return life
+    }
+    return undefined
+  }
+
+  /** The one live job that holds Terraform's lock on a component's state. A dead job holds none. */
+  stateLockHolder(component: string): JobLife | undefined {
+    for (const { life } of this.#held.values()) {
+      if (!life.isOver && life.record.stateLocks.has(component)) return life
     }
     return undefined
   }
@@ -163,7 +175,7 @@ export class JobRunner {
     void Promise.allSettled(stops).then(() => this.#hearServer())
     for (const held of this.#held.values()) {
       held.settled = false
-      held.life.tellStarted()
+      held.life.tellState()
       if (held.life.record.finished) this.#settleInBackground(this.#deliver(held))
     }
   }

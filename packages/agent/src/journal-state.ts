@@ -1,5 +1,5 @@
 import type { AuditHead, SignedDocument } from '@tenon/core'
-import type { AgentEvent, JobReport, JobResult } from '@tenon/protocol'
+import type { AgentEvent, JobReport, JobResult, StateLock } from '@tenon/protocol'
 
 /** Outputs as they go into the report: a sensitive one has no value here. */
 export type ReportedOutputs = JobReport['outputs']
@@ -13,10 +13,15 @@ interface OfJob {
 export type JournalEntry =
   | ({ type: 'accepted'; document: SignedDocument; expiresAt: string } & OfJob)
   /** Written before the runtime is asked, so that "never started" and "gone" can be told apart later. */
-  | ({ type: 'starting'; at: string; tokenHash: string } & OfJob)
+  | ({ type: 'starting'; at: string; tokenHash: string; given?: string } & OfJob)
+  /** Secret values that the job has, sealed: they are masked in all that leaves of it, after a restart too. */
+  | ({ type: 'given'; sealed: string } & OfJob)
   | ({ type: 'cancel'; by?: 'customer' } & OfJob)
   | ({ type: 'result'; result: JobResult } & OfJob)
   | ({ type: 'outputs'; outputs: ReportedOutputs } & OfJob)
+  /** Terraform's lock on a component's state. It is part of the job's record, so it goes when the job does. */
+  | ({ type: 'state.lock'; component: string; lock: StateLock | null } & OfJob)
+  | ({ type: 'plan'; digest: string } & OfJob)
   | ({ type: 'log'; acked: number; ended: boolean } & OfJob)
   | ({ type: 'finished'; report: JobReport; signature: string } & OfJob)
   /** Settled or forgotten: nothing of the job is left but its number in `seen`. */
@@ -35,10 +40,15 @@ export interface JobRecord extends OfJob {
   expiresAt: string
   startedAt: string | null
   tokenHash: string | null
+  given: Set<string>
   cancelRequested: boolean
   stoppedByCustomer: boolean
   result: JobResult | null
   outputs: ReportedOutputs
+  /** By component. */
+  stateLocks: Map<string, StateLock>
+  /** Digests of the plans that the job saved. */
+  plans: Set<string>
   logAcked: number
   logEnded: boolean
   finished: { report: JobReport; signature: string } | null
@@ -103,7 +113,9 @@ export function applyEntry(state: JournalState, entry: JournalEntry): void {
 
 type JobEntry = Extract<
   JournalEntry,
-  { type: 'starting' | 'cancel' | 'result' | 'outputs' | 'log' | 'finished' }
+  {
+    type: 'starting' | 'given' | 'cancel' | 'result' | 'outputs' | 'state.lock' | 'plan' | 'log' | 'finished'
+  }
 >
 
 function applyToJob(state: JournalState, entry: JobEntry): void {
@@ -113,6 +125,10 @@ function applyToJob(state: JournalState, entry: JobEntry): void {
     case 'starting':
       job.startedAt = entry.at
       job.tokenHash = entry.tokenHash
+      if (entry.given !== undefined) job.given.add(entry.given)
+      return
+    case 'given':
+      job.given.add(entry.sealed)
       return
     case 'cancel':
       job.cancelRequested = true
@@ -123,6 +139,13 @@ function applyToJob(state: JournalState, entry: JobEntry): void {
       return
     case 'outputs':
       job.outputs = entry.outputs
+      return
+    case 'state.lock':
+      if (entry.lock) job.stateLocks.set(entry.component, entry.lock)
+      else job.stateLocks.delete(entry.component)
+      return
+    case 'plan':
+      job.plans.add(entry.digest)
       return
     case 'log':
       job.logAcked = entry.acked
@@ -145,10 +168,13 @@ function accept(state: JournalState, entry: Extract<JournalEntry, { type: 'accep
     expiresAt: entry.expiresAt,
     startedAt: null,
     tokenHash: null,
+    given: new Set(),
     cancelRequested: false,
     stoppedByCustomer: false,
     result: null,
     outputs: {},
+    stateLocks: new Map(),
+    plans: new Set(),
     logAcked: 0,
     logEnded: false,
     finished: null,
@@ -188,11 +214,14 @@ function jobEntries(job: JobRecord): JournalEntry[] {
   const of = { jobId, fence }
   const entries: JournalEntry[] = [{ type: 'accepted', ...of, document, expiresAt }]
   if (startedAt !== null) entries.push({ type: 'starting', ...of, at: startedAt, tokenHash: tokenHash ?? '' })
+  for (const sealed of job.given) entries.push({ type: 'given', ...of, sealed })
   if (job.cancelRequested) {
     entries.push({ type: 'cancel', ...of, ...(job.stoppedByCustomer ? { by: 'customer' as const } : {}) })
   }
   if (job.result) entries.push({ type: 'result', ...of, result: job.result })
   if (Object.keys(job.outputs).length > 0) entries.push({ type: 'outputs', ...of, outputs: job.outputs })
+  for (const [component, lock] of job.stateLocks) entries.push({ type: 'state.lock', ...of, component, lock })
+  for (const digest of job.plans) entries.push({ type: 'plan', ...of, digest })
   entries.push({ type: 'log', ...of, acked: job.logAcked, ended: job.logEnded })
   if (job.finished) entries.push({ type: 'finished', ...of, ...job.finished })
   return entries

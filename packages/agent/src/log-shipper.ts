@@ -1,5 +1,6 @@
 import { BULK_LOG, encodeBulk, LOG_WINDOW, MAX_BULK_PAYLOAD, type AgentFrame } from '@tenon/protocol'
 import type { Logger } from 'pino'
+import { MASK_CONTEXT_BYTES, MaskStream, type Mask } from './masking/mask.ts'
 import type { Runtime } from './runtime/runtime.ts'
 
 export interface LogLink {
@@ -24,6 +25,8 @@ interface Shipment {
   /** How far the log was read, at most the bound. */
   read: number
   acked: number
+  /** What must not be seen in it, so far. */
+  mask: () => Mask
   /** Known once the end was read. */
   total: number | undefined
   stream: Stream | undefined
@@ -50,13 +53,14 @@ export class LogShipper {
   }
 
   /** From the job's start on, or again after a restart of the agent. */
-  add(jobId: string, fence: number, acked: number): void {
+  add(jobId: string, fence: number, acked: number, mask: () => Mask): void {
     if (this.#shipments.has(jobId)) return
     const shipment: Shipment = {
       jobId,
       fence,
       read: acked,
       acked,
+      mask,
       total: undefined,
       stream: undefined,
       onShipped: [],
@@ -150,7 +154,7 @@ export class LogShipper {
     while (stream.acked === undefined && !signal.aborted) await changed(stream)
     let offset = stream.acked ?? 0
     if (offset < maxBytesPerJob) {
-      for await (const chunk of runtime.logs(shipment.jobId, offset, signal)) {
+      for await (const chunk of maskedLog(runtime, shipment, offset, signal)) {
         const kept = chunk.subarray(0, maxBytesPerJob - offset)
         for (let from = 0; from < kept.byteLength && !signal.aborted; from += MAX_BULK_PAYLOAD) {
           const payload = kept.subarray(from, from + MAX_BULK_PAYLOAD)
@@ -188,6 +192,28 @@ export class LogShipper {
     this.#close(shipment)
     for (const resolve of shipment.onShipped.splice(0)) resolve()
   }
+}
+
+/** From a byte on; what stands before it is read too, since a secret may reach over that place. */
+async function* maskedLog(
+  runtime: Pick<Runtime, 'logs'>,
+  { jobId, mask }: Shipment,
+  offset: number,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array> {
+  const start = Math.max(0, offset - MASK_CONTEXT_BYTES)
+  const stream = new MaskStream(mask)
+  let skip = offset - start
+  const shown = (masked: Buffer) => {
+    const part = masked.subarray(skip)
+    skip -= masked.byteLength - part.byteLength
+    return part
+  }
+  for await (const chunk of runtime.logs(jobId, start, signal)) {
+    const part = shown(stream.write(chunk))
+    if (part.byteLength > 0) yield part
+  }
+  yield shown(stream.end())
 }
 
 function isShipped(shipment: Shipment): boolean {

@@ -1,46 +1,83 @@
-/** How many jobs run at once. Others wait in the order in which they came. */
-export class Slots {
-  readonly #max: number
-  #used = 0
-  readonly #waiting: (() => void)[] = []
+import { laneOf, shortageOf, type Capacity, type Holder, type Lane, type Shortage } from '@tenon/core'
 
-  constructor(max: number) {
-    this.#max = max
+interface Waiter {
+  job: Holder
+  grant: () => void
+  /** Told when it begins to wait, and whenever what is in its way may have changed. */
+  onShortage: (shortage: Shortage, ahead: number) => void
+}
+
+/**
+ * Which jobs run at once. In each lane they start in the order in which they came, so that a large job is not passed
+ * for ever by small ones; lanes do not wait for each other.
+ */
+export class Slots {
+  readonly #capacity: Capacity
+  readonly #holders = new Map<string, Holder>()
+  readonly #waiting: Record<Lane, Waiter[]> = { ordinary: [], interactive: [] }
+
+  constructor(capacity: Capacity) {
+    this.#capacity = capacity
   }
 
   get used(): number {
-    return this.#used
+    return this.#holders.size
   }
 
-  /** For a job that runs already: it takes its slot whether one is free or not. */
-  take(): void {
-    this.#used += 1
+  get total(): number {
+    return this.#capacity.slots + this.#capacity.interactiveSlots
   }
 
-  /** Resolves false when aborted before a slot was free; then nothing is held. */
-  acquire(signal: AbortSignal): Promise<boolean> {
+  /** For a job that runs already: it takes its place whether one is free or not. */
+  take(job: Holder): void {
+    this.#holders.set(job.jobId, job)
+  }
+
+  /** Resolves false when aborted before there was a place; then nothing is held. */
+  acquire(job: Holder, signal: AbortSignal, onShortage: Waiter['onShortage']): Promise<boolean> {
     if (signal.aborted) return Promise.resolve(false)
-    if (this.#used < this.#max) {
-      this.#used += 1
-      return Promise.resolve(true)
-    }
     return new Promise((resolve) => {
-      const grant = () => {
-        signal.removeEventListener('abort', giveUp)
-        this.#used += 1
-        resolve(true)
+      const queue = this.#waiting[laneOf(job.kind)]
+      const waiter: Waiter = {
+        job,
+        onShortage,
+        grant: () => {
+          signal.removeEventListener('abort', giveUp)
+          this.take(job)
+          resolve(true)
+        },
       }
       const giveUp = () => {
-        this.#waiting.splice(this.#waiting.indexOf(grant), 1)
+        queue.splice(queue.indexOf(waiter), 1)
         resolve(false)
+        this.#letIn()
       }
       signal.addEventListener('abort', giveUp, { once: true })
-      this.#waiting.push(grant)
+      queue.push(waiter)
+      this.#letIn()
     })
   }
 
-  release(): void {
-    this.#used -= 1
-    if (this.#used < this.#max) this.#waiting.shift()?.()
+  release(jobId: string): void {
+    this.#holders.delete(jobId)
+    this.#letIn()
+  }
+
+  #letIn(): void {
+    for (const queue of Object.values(this.#waiting)) {
+      let shortage = this.#shortageOf(queue[0])
+      while (queue.length > 0 && !shortage) {
+        queue.shift()?.grant()
+        shortage = this.#shortageOf(queue[0])
+      }
+      for (const [ahead, waiter] of queue.entries()) {
+        const own = this.#shortageOf(waiter) ?? shortage
+        if (own) waiter.onShortage(own, ahead)
+      }
+    }
+  }
+
+  #shortageOf(waiter: Waiter | undefined): Shortage | undefined {
+    return waiter && shortageOf(this.#capacity, [...this.#holders.values()], waiter.job)
   }
 }

@@ -1,11 +1,13 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { AGENT_ROLES, jobStates } from './states.ts'
+import { AGENT_ROLES, JOB_KINDS, jobStates } from './states.ts'
 import { whyJobWaits, whyRunWaits, type JobFacts } from './why-waiting.ts'
 
 const at = fc.constantFrom('2026-11-15T10:00:00.000Z', '2026-11-15T11:00:00.000Z')
 const anyJob: fc.Arbitrary<JobFacts> = fc.record({
   status: fc.constantFrom(...jobStates.states),
+  kind: fc.constantFrom(...JOB_KINDS),
+  said: fc.option(fc.constant('all 4 places are taken')),
   createdAt: at,
   assignedAt: fc.option(at),
   leaseUntil: fc.option(at),
@@ -17,7 +19,11 @@ const anyJob: fc.Arbitrary<JobFacts> = fc.record({
       connected: fc.boolean(),
       lastSeenAt: fc.option(at),
       slots: fc.nat(3),
-      running: fc.nat(3),
+      interactiveSlots: fc.nat(2),
+      holding: fc.array(
+        fc.record({ jobId: fc.constantFrom('job_1', 'job_2'), kind: fc.constantFrom(...JOB_KINDS) }),
+        { maxLength: 5 },
+      ),
     }),
     { maxLength: 3 },
   ),
@@ -50,6 +56,8 @@ describe('whyJobWaits', () => {
   it('says what a queued job waits for', () => {
     const job: JobFacts = {
       status: 'queued',
+      kind: 'deploy',
+      said: null,
       createdAt: '2026-11-15T10:00:00.000Z',
       assignedAt: null,
       leaseUntil: null,
@@ -58,12 +66,31 @@ describe('whyJobWaits', () => {
       agents: [],
       ahead: 0,
     }
-    const agent = { id: 'agt_1', connected: true, lastSeenAt: null, slots: 1, running: 0 }
+    const agent: JobFacts['agents'][number] = {
+      id: 'agt_1',
+      connected: true,
+      lastSeenAt: null,
+      slots: 1,
+      interactiveSlots: 0,
+      holding: [],
+    }
+    const busy = { ...agent, holding: [{ jobId: 'job_1', kind: 'deploy' as const }] }
     const code = (agents: JobFacts['agents']) => whyJobWaits({ ...job, agents })?.code
     expect(code([])).toBe('no_agent')
     expect(code([{ ...agent, connected: false }])).toBe('agent_away')
-    expect(code([{ ...agent, running: 1 }])).toBe('no_free_slot')
-    expect(code([{ ...agent, running: 1 }, agent])).toBe('dispatching')
+    expect(code([busy])).toBe('no_free_slot')
+    expect(whyJobWaits({ ...job, agents: [busy] })?.message).toContain('busy with deploy job_1')
+    expect(code([busy, agent])).toBe('dispatching')
+    const reserving = { ...busy, interactiveSlots: 1 }
+    expect(code([reserving])).toBe('no_free_slot')
+    expect(whyJobWaits({ ...job, kind: 'debug', agents: [reserving] })?.code).toBe('dispatching')
+    expect(whyJobWaits({ ...job, kind: 'debug', agents: [busy] })?.code).toBe('no_free_slot')
+    const held = { ...job, status: 'assigned' as const }
+    expect(whyJobWaits(held)?.code).toBe('agent_starting')
+    expect(whyJobWaits({ ...held, said: 'all 4 places are taken, to deploy job_1' })).toMatchObject({
+      code: 'agent_capacity',
+      message: 'The agent has it, but: all 4 places are taken, to deploy job_1.',
+    })
     expect(whyJobWaits({ ...job, status: 'running' })).toBeUndefined()
     expect(whyJobWaits({ ...job, status: 'running', cancelRequestedAt: job.createdAt })?.code).toBe(
       'canceling',

@@ -1,4 +1,5 @@
-import type { AgentRole, JobStatus, RunStatus } from './states.ts'
+import { laneOf, nameHolders } from './capacity.ts'
+import type { AgentRole, JobKind, JobStatus, RunStatus } from './states.ts'
 
 /** The facts that decide what a queued job, step or run waits for; gathered by the store, judged here. */
 export interface JobFacts {
@@ -8,7 +9,18 @@ export interface JobFacts {
   leaseUntil: string | null
   cancelRequestedAt: string | null
   target: { role: AgentRole; installId: string | null }
-  agents: { id: string; connected: boolean; lastSeenAt: string | null; slots: number; running: number }[]
+  kind: JobKind
+  /** What the agent says about a job that it has and did not start yet. */
+  said: string | null
+  agents: {
+    id: string
+    connected: boolean
+    lastSeenAt: string | null
+    slots: number
+    /** Besides `slots`, for what people wait for; 0 where it makes no difference. */
+    interactiveSlots: number
+    holding: { jobId: string; kind: JobKind }[]
+  }[]
   /** Queued jobs of the same agent that come first. */
   ahead: number
 }
@@ -26,7 +38,14 @@ export interface Waiting {
 export function whyJobWaits(job: JobFacts): Waiting | undefined {
   if (job.status === 'queued') return whyQueued(job)
   if (job.status === 'assigned') {
-    return waiting('agent_starting', 'The agent has it and is starting it.', job.assignedAt ?? job.createdAt)
+    const since = job.assignedAt ?? job.createdAt
+    if (job.said === null) return waiting('agent_starting', 'The agent has it and is starting it.', since)
+    return waiting(
+      'agent_capacity',
+      `The agent has it, but: ${job.said}.`,
+      since,
+      'It starts when one of these ends; TENON_JOBS_MEMORY_BYTES and TENON_JOBS_CPUS say what an agent gives to jobs.',
+    )
   }
   if (job.status === 'running' && job.cancelRequestedAt) {
     return waiting('canceling', 'It was asked to stop and has not ended yet.', job.cancelRequestedAt)
@@ -68,16 +87,26 @@ function whyQueued(job: JobFacts): Waiting {
       'Check that the agent runs and can reach the server.',
     )
   }
-  const busy = connected.every((a) => a.running >= a.slots)
-  if (busy) {
-    const slots = connected.reduce((sum, a) => sum + a.slots, 0)
+  const places = connected.map((agent) => placesFor(job.kind, agent))
+  if (places.every(({ slots, holding }) => holding.length >= slots)) {
+    const slots = places.reduce((sum, place) => sum + place.slots, 0)
+    const holding = places.flatMap((place) => place.holding)
+    const by = holding.length > 0 ? ` with ${nameHolders(holding)}` : ''
     return waiting(
       'no_free_slot',
-      `All ${slots} slots of ${who} are busy; ${job.ahead} jobs are ahead.`,
+      `All ${slots} slots of ${who} are busy${by}; ${job.ahead} jobs are ahead.`,
       job.createdAt,
+      'It starts when one of these ends, or start the agent with more slots.',
     )
   }
   return waiting('dispatching', `It is next in line for ${who}.`, job.createdAt)
+}
+
+function placesFor(kind: JobKind, { slots, interactiveSlots, holding }: JobFacts['agents'][number]) {
+  if (interactiveSlots === 0) return { slots, holding }
+  const lane = laneOf(kind)
+  const sameLane = holding.filter((job) => laneOf(job.kind) === lane)
+  return { slots: lane === 'interactive' ? interactiveSlots : slots, holding: sameLane }
 }
 
 export interface RunFacts {

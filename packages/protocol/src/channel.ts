@@ -51,7 +51,7 @@ export const jobReport = z.strictObject({
 })
 export type JobReport = z.infer<typeof jobReport>
 
-/** Something the agent did or saw that is no job: a re-attachment, a sweep, a drop. Numbered, so that each is taken once. */
+/** Something the agent, or its owner at its side, did or saw that is no job: a re-attachment, a drop, a pause. Numbered, so that each is taken once. */
 export const agentEvent = z.strictObject({
   seq: z.int().positive(),
   at: timestamp,
@@ -62,6 +62,9 @@ export const agentEvent = z.strictObject({
     'agent.dropped',
     'agent.audit_mismatch',
     'agent.synced',
+    'agent.paused',
+    'agent.resumed',
+    'agent.secret_set',
   ]),
   jobId: id.nullable(),
   details: jsonObject,
@@ -72,7 +75,17 @@ export const runtimeInfo = z.strictObject({
   name: text(40),
   confinement: text(500),
   warnings: z.array(text(500)).max(20),
+  /** What the agent gives to jobs, besides `slots`. Without it all kinds share the slots. */
+  capacity: z
+    .strictObject({
+      interactiveSlots: z.int().nonnegative().max(10_000),
+      memoryBytes: z.number().positive().nullable(),
+      cpus: z.number().positive().nullable(),
+    })
+    .optional(),
 })
+
+export type RuntimeInfo = z.infer<typeof runtimeInfo>
 
 /** agent → server */
 export const agentFrame = z.discriminatedUnion('type', [

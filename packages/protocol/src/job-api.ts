@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { clippedText, jsonObject } from './scalars.ts'
+import { clippedText, digest, jsonObject } from './scalars.ts'
 
 /**
  * The agent's local endpoint for jobs: HTTP over a unix socket, one bearer token per job.
@@ -14,6 +14,12 @@ import { clippedText, jsonObject } from './scalars.ts'
  *   PUT  /v1/progress              jobProgress
  *   PUT  /v1/outputs               jobOutputs of the operation's component
  *   PUT  /v1/result                jobResult
+ *   GET | POST | DELETE /v1/terraform/:component   the component's Terraform state, as the `http` backend speaks
+ *   LOCK | UNLOCK /v1/terraform/:component         its lock; body and 423 answer: stateLock. It is the job's: free once the job is over
+ *   PUT  /v1/plans[?component=]    a saved plan's bytes                     → savedPlan
+ *   GET  /v1/plans/:digest         one that the manifest approved, or that this job put → its bytes
+ *
+ * Terraform knows basic authentication only: the token is taken as the password too. It is never part of an address.
  */
 export const jobContext = z.object({
   installId: z.string().nullable(),
@@ -40,4 +46,20 @@ export const jobResult = z.strictObject({
 })
 export type JobResult = z.infer<typeof jobResult>
 
+/** What Terraform says about a lock. Only the id is needed; the rest is for people. */
+export const stateLock = z.object({
+  ID: z.string().min(1).max(128),
+  Operation: clippedText(200).default(''),
+  Info: clippedText(1000).default(''),
+  Who: clippedText(200).default(''),
+  Version: clippedText(50).default(''),
+  Created: clippedText(50).default(''),
+  Path: clippedText(500).default(''),
+})
+export type StateLock = z.infer<typeof stateLock>
+
+export const savedPlan = z.object({ digest })
+
 export const JOB_API_MAX_BODY = 4_194_304
+export const MAX_STATE_BYTES = 67_108_864
+export const MAX_PLAN_BYTES = 67_108_864

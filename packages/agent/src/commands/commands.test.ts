@@ -66,6 +66,13 @@ async function startAgent(folder = dir): Promise<Agent> {
 const at = (...args: string[]) => [...args, '--dir', dir]
 const statusNow = async () => JSON.parse((await run(at('status', '--json'))).stdout) as AgentStatus
 
+/** The events of one kind that the server has heard, each once. */
+async function eventsOf(action: string) {
+  const found = () => server.all('event').filter(({ event }) => event.action === action)
+  await waitUntil(`the event ${action}`, () => found().length > 0)
+  return [...new Map(found().map(({ event }) => [event.seq, event])).values()]
+}
+
 async function runningJob() {
   const manifest = server.manifest({}, { untilReleased: true, text: 'at work\n' })
   server.assign(manifest)
@@ -153,6 +160,16 @@ describe.each(['running', 'stopped'] as const)('a %s agent', (life) => {
     const taken = server.manifest()
     server.assign(taken)
     await server.heard('job.finished', taken.jobId)
+    expect(await eventsOf('agent.resumed')).toMatchObject([{ details: { pausedSince } }])
+    expect(await eventsOf('agent.paused')).toMatchObject([{ details: { since: pausedSince } }])
+  })
+
+  it('tells the audit that a secret was set here, by its name and without its value', async () => {
+    await agentOf()
+    await run(at('secret', 'set', 'api-key'), { stdin: 'hidden value' })
+    if (life === 'stopped') await startAgent()
+    expect(await eventsOf('agent.secret_set')).toMatchObject([{ details: { name: 'api-key', version: 1 } }])
+    expect(JSON.stringify(server.frames)).not.toContain('hidden value')
   })
 
   it('is exported to the customer alone, and a new folder is restored from that', async () => {

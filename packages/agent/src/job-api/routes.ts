@@ -1,55 +1,17 @@
 import type { IncomingMessage } from 'node:http'
 import type { JobManifest } from '@tenon/core'
-import {
-  jobOutputs,
-  jobProgress,
-  jobResult,
-  name,
-  type JobContext,
-  type JobCredential,
-  type JobResult,
-} from '@tenon/protocol'
+import { jobOutputs, jobProgress, jobResult, name } from '@tenon/protocol'
 import type { z } from 'zod'
 import type { ReportedOutputs } from '../journal-state.ts'
 import { JobApiError, readBody } from './answer.ts'
+import { componentOf, type Call, type JobDesk, type Route } from './route.ts'
+import { terraformRoutes } from './terraform-routes.ts'
 
 /** A report travels in one frame of at most 1 MiB: what goes into it is bounded where it comes in. */
 const MAX_REPORTED_BYTES = 262_144
 /** The job's client gives up on a context sooner than on a credential. */
 const CONTEXT_WAIT_MS = 25_000
 const CREDENTIAL_WAIT_MS = 50_000
-
-/** What the routes need of the agent, for one authenticated job. */
-export interface JobDesk {
-  readonly jobId: string
-  readonly fence: number
-  readonly manifest: JobManifest
-  context(waitMs: number): Promise<JobContext>
-  credential<W extends JobCredential['want']>(
-    want: W,
-    waitMs: number,
-  ): Promise<Extract<JobCredential, { want: W }>>
-  /** Undefined when the install has none of that name, or this agent has no install. */
-  secret(name: string): Promise<string | undefined>
-  outputsOf(component: string): Promise<z.infer<typeof jobOutputs> | undefined>
-  keepOutputs(component: string | undefined, outputs: z.infer<typeof jobOutputs>): Promise<void>
-  report(outputs: ReportedOutputs): Promise<void>
-  result(result: JobResult): Promise<void>
-  progress(progress: z.infer<typeof jobProgress>): void
-}
-
-interface Call {
-  desk: JobDesk
-  request: IncomingMessage
-  argument: string
-  query: URLSearchParams
-}
-
-interface Route {
-  method: string
-  path: RegExp
-  handle: (call: Call) => Promise<unknown>
-}
 
 const routes: Route[] = [
   { method: 'GET', path: /^\/v1\/manifest$/, handle: async ({ desk }) => desk.manifest },
@@ -65,6 +27,7 @@ const routes: Route[] = [
   { method: 'PUT', path: /^\/v1\/progress$/, handle: putProgress },
   { method: 'PUT', path: /^\/v1\/outputs$/, handle: putOutputs },
   { method: 'PUT', path: /^\/v1\/result$/, handle: putResult },
+  ...terraformRoutes,
 ]
 
 /** Finds the route and does it; the answer's body is what it returns. */
@@ -140,7 +103,7 @@ async function postJoinToken({ desk }: Call): Promise<unknown> {
 }
 
 async function putProgress({ desk, request }: Call): Promise<void> {
-  desk.progress(await readBody(request, jobProgress))
+  desk.progress(await readBody(request, jobProgress, desk.masked))
 }
 
 /** Whole into the install store; into the report only the names of the sensitive ones. */
@@ -154,21 +117,9 @@ async function putOutputs({ desk, request, query }: Call): Promise<void> {
 }
 
 async function putResult({ desk, request }: Call): Promise<void> {
-  const result = await readBody(request, jobResult)
+  const result = await readBody(request, jobResult, desk.masked)
   checkSize(result.data, 'The data of the result')
   await desk.result(result)
-}
-
-/** Pure: the component whose outputs these are; the manifest's first one unless the job names another of it. */
-export function componentOf(manifest: JobManifest, named: string | null): string | undefined {
-  const components = manifest.operations.flatMap(({ component }) => (component === null ? [] : [component]))
-  if (named === null) return components[0]
-  if (components.includes(named)) return named
-  throw new JobApiError(
-    'forbidden',
-    `This job has nothing to do with ${named}.`,
-    'Name a component of its manifest.',
-  )
 }
 
 /** Pure. */

@@ -2,8 +2,10 @@ import { chmod, chown, rm } from 'node:fs/promises'
 import http, { type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Logger } from 'pino'
 import { AgentError } from '../errors.ts'
-import { answerError, answerJson, JobApiError } from './answer.ts'
-import { callRoute, type JobDesk } from './routes.ts'
+import { answer, answerError, JobApiError } from './answer.ts'
+import type { JobDesk } from './route.ts'
+import { callRoute } from './routes.ts'
+import { tokenOf } from './token.ts'
 
 export interface JobApiOptions {
   /** In a folder that only this user can enter; a socket left there by an earlier life is replaced. */
@@ -58,11 +60,11 @@ async function handle(
 ): Promise<void> {
   let jobId: string | undefined
   try {
-    const token = /^Bearer ([A-Za-z0-9_-]{20,200})$/.exec(request.headers.authorization ?? '')?.[1]
+    const token = tokenOf(request.headers.authorization)
     const desk = token === undefined ? undefined : options.authenticate(token)
     if (!desk) throw unauthorized()
     jobId = desk.jobId
-    answerJson(response, 200, await callRoute(desk, request))
+    answer(response, await callRoute(desk, request))
   } catch (error) {
     const coded = toJobApiError(error)
     if (coded.code === 'internal') options.log.error({ err: error, jobId }, 'job API failed')
@@ -93,6 +95,6 @@ function unauthorized(): JobApiError {
   return new JobApiError(
     'unauthorized',
     'No running job has this token.',
-    'Send `Authorization: Bearer` with the content of the file TENON_JOB_TOKEN_FILE.',
+    'Send `Authorization: Bearer` with the content of the file TENON_JOB_TOKEN_FILE, or that as basic password.',
   )
 }

@@ -1,3 +1,4 @@
+import type { EventOutbox } from '../event-outbox.ts'
 import type { Identity } from '../identity.ts'
 import type { JobRunner } from '../job-runner.ts'
 import type { Journal } from '../journal.ts'
@@ -5,18 +6,18 @@ import type { JournalEntry, JournalState } from '../journal-state.ts'
 import type { LogShipper } from '../log-shipper.ts'
 import type { Session } from '../session.ts'
 import type { InstallStore } from '../store/install-store.ts'
-import { setSecret } from '../store/sealing.ts'
 import { describeAgent } from './agent-status.ts'
 import type { OwnerDesk } from './desk.ts'
 import type { LastStart } from './last-start.ts'
 import { listSecrets, noInstallStore, noSuchJob } from './secrets.ts'
+import { pauseAgent, resumeAgent, setSecretHere } from './switches.ts'
 
 export interface RunningDeskContext {
   identity: Identity
   start: LastStart
-  slots: number
   journal: Journal<JournalEntry>
   state: JournalState
+  events: EventOutbox
   runner: JobRunner
   shipper: LogShipper
   session: Session
@@ -27,15 +28,12 @@ export interface RunningDeskContext {
 
 /** The owner's desk inside the running agent. */
 export function createRunningDesk(context: RunningDeskContext): OwnerDesk {
-  const { identity, start, journal, state, runner, shipper, session, clock } = context
+  const { identity, start, journal, state, events, runner, shipper, session, clock } = context
   const store = () => {
     if (!context.store) throw noInstallStore(identity.role)
     return context.store
   }
-  const turn = async (since: string | null) => {
-    await journal.append({ type: 'paused', since })
-    return { pausedSince: since }
-  }
+  const switches = { journal, state, events, clock }
   return {
     status: async () =>
       describeAgent({
@@ -45,18 +43,18 @@ export function createRunningDesk(context: RunningDeskContext): OwnerDesk {
         pid: process.pid,
         live: {
           connectedSince: session.connectedSince,
-          slots: { used: runner.running, total: context.slots },
+          slots: { used: runner.running, total: runner.places },
           logBytes: shipper.unacknowledgedBytes,
         },
       }),
     secrets: async () => listSecrets(store()),
-    setSecret: async (name, value) => setSecret(store(), name, value),
+    setSecret: async (name, value) => setSecretHere(events, store(), name, value),
     async stopJob(jobId) {
       const held = await runner.stopHere(jobId)
       if (!held) throw noSuchJob(jobId)
       return { jobId, state: held.state }
     },
-    pause: () => turn(state.paused ?? new Date(clock()).toISOString()),
-    resume: () => turn(null),
+    pause: () => pauseAgent(switches),
+    resume: () => resumeAgent(switches),
   }
 }

@@ -2,26 +2,21 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { AgentError } from '../errors.ts'
 import { folderHolder, lockFolder } from '../folder-lock.ts'
-import { readIdentity } from '../identity.ts'
+import { EventOutbox } from '../event-outbox.ts'
+import { loadOrMakeKey, readIdentity } from '../identity.ts'
 import { heldState, parseManifest } from '../job-decisions.ts'
 import { Journal, readLines } from '../journal.ts'
-import {
-  applyEntry,
-  emptyState,
-  snapshotEntries,
-  type JournalEntry,
-  type JournalState,
-} from '../journal-state.ts'
+import { applyEntry, emptyState, snapshotEntries, type JournalEntry } from '../journal-state.ts'
 import type { Runtime } from '../runtime/runtime.ts'
 import { openInstallStore } from '../store/file-store.ts'
 import type { InstallStore } from '../store/install-store.ts'
 import { readStore } from '../store/read-store.ts'
-import { setSecret } from '../store/sealing.ts'
 import { loadStoreKey } from '../store/store-key.ts'
 import { describeAgent } from './agent-status.ts'
 import type { OwnerDesk } from './desk.ts'
 import { readLastStart } from './last-start.ts'
 import { listSecrets, noInstallStore, noSuchJob } from './secrets.ts'
+import { pauseAgent, resumeAgent, setSecretHere, type Switches } from './switches.ts'
 
 export interface AgentFolder {
   dir: string
@@ -33,19 +28,18 @@ export interface AgentFolder {
 
 /** The owner's desk on a stopped agent's folder. Whatever changes something holds the folder meanwhile. */
 export function createStoppedDesk(folder: AgentFolder): OwnerDesk {
-  const turn = (since: (state: JournalState) => string | null) =>
-    withJournal(folder, async (journal, state) => {
-      const pausedSince = since(state)
-      await journal.append({ type: 'paused', since: pausedSince })
-      return { pausedSince }
-    })
   return {
     status: () => readStatus(folder),
     secrets: () => readSecrets(folder),
-    setSecret: (name, value) => withStore(folder, (store) => setSecret(store, name, value)),
+    setSecret: async (name, value) => {
+      const key = await storeKeyOf(folder)
+      return withJournal(folder, ({ events }) =>
+        withStore(folder, key, (store) => setSecretHere(events, store, name, value)),
+      )
+    },
     stopJob: (jobId) => stopJob(folder, jobId),
-    pause: () => turn((state) => state.paused ?? new Date(folder.clock()).toISOString()),
-    resume: () => turn(() => null),
+    pause: () => withJournal(folder, pauseAgent),
+    resume: () => withJournal(folder, resumeAgent),
   }
 }
 
@@ -80,7 +74,7 @@ async function readStatus({ dir }: AgentFolder) {
 
 /** On disk first, so that the next start of the agent reports it as what it is; then the runtime is asked. */
 async function stopJob(folder: AgentFolder, jobId: string) {
-  const stopped = await withJournal(folder, async (journal, state) => {
+  const stopped = await withJournal(folder, async ({ journal, state }) => {
     const record = state.jobs.get(jobId)
     if (!record) throw noSuchJob(jobId)
     if (!record.finished && !record.cancelRequested) {
@@ -96,12 +90,14 @@ async function stopJob(folder: AgentFolder, jobId: string) {
   return { jobId, state: stopped.state }
 }
 
+/** Events wait in the journal: the next start of the agent sends them. */
 async function withJournal<T>(
-  { dir }: AgentFolder,
-  act: (journal: Journal<JournalEntry>, state: JournalState) => Promise<T>,
+  { dir, clock }: AgentFolder,
+  act: (switches: Switches) => Promise<T>,
 ): Promise<T> {
-  await enrolled(dir)
+  const { agentId } = await enrolled(dir)
   return holding(dir, async () => {
+    const { sign } = await loadOrMakeKey(dir)
     const state = emptyState()
     const journal = await Journal.open<JournalEntry>({
       file: path.join(dir, 'journal.jsonl'),
@@ -109,23 +105,25 @@ async function withJournal<T>(
       snapshot: () => snapshotEntries(state),
     })
     try {
-      return await act(journal, state)
+      const events = new EventOutbox({ agentId, journal, state, sign, clock, send: () => false })
+      return await act({ journal, state, events, clock })
     } finally {
       await journal.close()
     }
   })
 }
 
-async function withStore<T>(folder: AgentFolder, act: (store: InstallStore) => Promise<T>): Promise<T> {
-  const key = await storeKeyOf(folder)
-  return holding(folder.dir, async () => {
-    const store = await openInstallStore({ dir: path.join(folder.dir, 'store'), key })
-    try {
-      return await act(store)
-    } finally {
-      await store.close()
-    }
-  })
+async function withStore<T>(
+  { dir }: AgentFolder,
+  key: Uint8Array,
+  act: (store: InstallStore) => Promise<T>,
+): Promise<T> {
+  const store = await openInstallStore({ dir: path.join(dir, 'store'), key })
+  try {
+    return await act(store)
+  } finally {
+    await store.close()
+  }
 }
 
 async function holding<T>(dir: string, act: () => Promise<T>): Promise<T> {

@@ -34,8 +34,8 @@ export function folderReader(folder: StoreFolder, keys: StoreKeys): StoreReader 
     async history(kind, name) {
       const versions: StoredVersion[] = []
       for (const place of await live(kind, name)) {
-        const { version, at } = await readHeader(folder, keys, place)
-        versions.push({ version, at })
+        const { version, at, digest = null } = await readHeader(folder, keys, place)
+        versions.push({ version, at, digest })
       }
       return versions
     },

@@ -1,4 +1,5 @@
-export const STORE_KINDS = ['output', 'secret', 'state', 'meta'] as const
+/** `state` and `plan` are Terraform's, by component: bytes that nobody but a job of that component reads. */
+export const STORE_KINDS = ['output', 'secret', 'state', 'plan', 'meta'] as const
 export type StoreKind = (typeof STORE_KINDS)[number]
 
 export const KEPT_VERSIONS = 20
@@ -26,4 +27,6 @@ export type StoreReader = Pick<InstallStore, 'get' | 'getVersion' | 'list' | 'hi
 export interface StoredVersion {
   version: number
   at: string
+  /** `sha256:…` of its bytes, so that a version can be found without reading any; null where an older store wrote it. */
+  digest: string | null
 }

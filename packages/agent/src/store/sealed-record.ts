@@ -22,6 +22,8 @@ export interface RecordHeader {
   at: string
   /** True: this version says that the name was removed. */
   removed: boolean
+  /** Of the body; absent in records of an older store. */
+  digest?: string
 }
 
 /** Where a file lies, as far as the disk shows it. */

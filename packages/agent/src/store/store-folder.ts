@@ -1,6 +1,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import { readFile, rm } from 'node:fs/promises'
 import { basename, join } from 'node:path'
+import { sha256 } from '../crypto.ts'
 import { isMissing, makeFolder, namesIn, removeDurably, writeDurably } from './durable-files.ts'
 import { KEPT_VERSIONS } from './install-store.ts'
 import { placeOf, sealRecord, type RecordHeader, type RecordPlace, type StoreKeys } from './sealed-record.ts'
@@ -130,7 +131,8 @@ export async function writeRecord(
   const { version, removed } = header
   const place = { ...placeOf(keys, header.kind, header.name), version, removed }
   await makeFolder(join(folder.entries, place.kindHash, place.nameHash))
-  await writeDurably(folder.tmp, pathOf(folder, place), sealRecord(keys, header, body))
+  const digest = `sha256:${sha256(body)}`
+  await writeDurably(folder.tmp, pathOf(folder, place), sealRecord(keys, { ...header, digest }, body))
   return place
 }
 

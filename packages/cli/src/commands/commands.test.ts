@@ -26,7 +26,7 @@ beforeEach(async () => {
       install: install({ status: 'provisioning' }),
       run: run({ kind: 'provision' }),
     }),
-    'secrets.list': () => page({ name: 'api-key', version: 2, delivered: true, setAt: AT }),
+    'secrets.list': () => page({ name: 'api-key', version: 2, delivered: true, problem: null, setAt: AT }),
     'runs.list': () => page(run()),
     'runs.get': () => run(),
     'runs.cancel': () => run({ status: 'canceled' }),
@@ -64,7 +64,7 @@ const COMMANDS: [string[], RegExp, unknown][] = [
   [
     ['installs', 'secrets', 'list', 'acme'],
     /api-key +2 +yes/,
-    page({ name: 'api-key', version: 2, delivered: true, setAt: AT }),
+    page({ name: 'api-key', version: 2, delivered: true, problem: null, setAt: AT }),
   ],
   [
     ['installs', 'deprovision', 'acme', '--yes', '--detach'],

@@ -54,11 +54,17 @@ export function addSecrets(installs: Command, cli: Cli): void {
         [
           { title: 'NAME', value: (s) => s.name, shrink: true },
           { title: 'VERSION', value: (s) => s.version },
-          { title: 'DELIVERED', value: (s) => (s.delivered ? 'yes' : 'not yet') },
+          {
+            title: 'DELIVERED',
+            value: (s) => (s.delivered ? 'yes' : s.problem === null ? 'not yet' : 'refused'),
+          },
           { title: 'SET', value: (s) => ago(s.setAt, now) },
         ],
         'no secrets were sent',
       )
+      for (const { name, problem } of page.items) {
+        if (problem !== null) cli.out.note(`the agent could not store ${name}: ${problem}`)
+      }
     })
 }
 

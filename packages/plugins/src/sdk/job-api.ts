@@ -9,7 +9,10 @@ import {
   jobProgress,
   jobResult,
   jobSecret,
+  MAX_PLAN_BYTES,
+  MAX_STATE_BYTES,
   registryCredential,
+  savedPlan,
   type JobContext,
   type JobResult,
 } from '@tenon/protocol'
@@ -35,6 +38,21 @@ export interface JobApi {
   /** `component` is the operation's own; null leaves it to the agent. */
   putOutputs(component: string | null, outputs: JobOutputs): Promise<void>
   putResult(result: JobResult): Promise<void>
+  /** One call of Terraform's `http` backend, answered as the agent answers it, refusals too; see `openStateBridge`. */
+  terraformState(call: StateCall): Promise<{ status: number; bytes: Uint8Array }>
+  /** Keeps a saved plan in the install; its digest names it from then on. */
+  putPlan(component: string | null, plan: Uint8Array): Promise<string>
+  /** A plan that the manifest approved, or that this job put. */
+  plan(digest: string): Promise<Uint8Array>
+}
+
+export interface StateCall {
+  method: 'GET' | 'POST' | 'DELETE' | 'LOCK' | 'UNLOCK'
+  component: string
+  /** Of the lock under which a state is written. */
+  lockId?: string
+  contentMd5?: string
+  body?: Uint8Array
 }
 
 export interface JobApiOptions {
@@ -52,6 +70,8 @@ const CALL_TIMEOUT_MS = 30_000
 /** Longer than any answer of the server that the agent may have to wait for. */
 const CREDENTIAL_TIMEOUT_MS = 60_000
 const MAX_ANSWER_BYTES = 8_388_608
+/** For state and plans, which are large at times. */
+const BYTES_TIMEOUT_MS = 60_000
 
 /** Gone, not listening yet, or cut off half way: all of it is what a restarting agent looks like. */
 const ABSENT = new Set(['ENOENT', 'ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTCONN'])
@@ -85,6 +105,30 @@ export function createJobApi(options: JobApiOptions): JobApi {
       return put(`/v1/outputs${of}`, jobOutputs.parse(outputs))
     },
     putResult: (result) => put('/v1/result', jobResult.parse(result)),
+    terraformState: (call) => send(options, stateCall(call)),
+    putPlan: async (component, plan) => {
+      const of = component === null ? '' : `?component=${part(component)}`
+      const call: Call = { method: 'PUT', path: `/v1/plans${of}`, body: plan, timeoutMs: BYTES_TIMEOUT_MS }
+      return (await ask(call, savedPlan)).digest
+    },
+    plan: async (digest) => {
+      const path = `/v1/plans/${part(digest)}`
+      const call: Call = { method: 'GET', path, timeoutMs: BYTES_TIMEOUT_MS, maxAnswerBytes: MAX_PLAN_BYTES }
+      return (await send(options, call)).bytes
+    },
+  }
+}
+
+function stateCall({ method, component, lockId, contentMd5, body }: StateCall): Call {
+  const of = lockId === undefined ? '' : `?ID=${encodeURIComponent(lockId)}`
+  return {
+    method,
+    path: `/v1/terraform/${encodeURIComponent(component)}${of}`,
+    ...(body ? { body } : {}),
+    ...(contentMd5 === undefined ? {} : { headers: { 'content-md5': contentMd5 } }),
+    timeoutMs: BYTES_TIMEOUT_MS,
+    maxAnswerBytes: MAX_STATE_BYTES,
+    takesRefusals: true,
   }
 }
 
@@ -123,9 +167,10 @@ async function tryOnce(options: JobApiOptions, call: Call): Promise<Outcome> {
     if (isAbsent(cause)) return { problem }
     throw options.signal?.aborted ? canceled(cause) : problem
   }
-  if (answer.status < 400) return { answer }
+  const isBusy = answer.status === 503 || answer.status === 429
+  if (answer.status < 400 || (call.takesRefusals && !isBusy)) return { answer }
   const problem = refused(call, answer)
-  if (answer.status === 503 || answer.status === 429) return { problem }
+  if (isBusy) return { problem }
   throw problem
 }
 
@@ -134,9 +179,9 @@ function exchange(options: JobApiOptions, call: Call): Promise<SocketAnswer> {
     socketPath: options.socketPath,
     method: call.method,
     path: call.path,
-    headers: { authorization: `Bearer ${options.token}` },
+    headers: { ...call.headers, authorization: `Bearer ${options.token}` },
     timeoutMs: call.timeoutMs ?? CALL_TIMEOUT_MS,
-    maxAnswerBytes: MAX_ANSWER_BYTES,
+    maxAnswerBytes: call.maxAnswerBytes ?? MAX_ANSWER_BYTES,
     ...(call.body === undefined ? {} : { body: call.body }),
     ...(options.signal ? { signal: options.signal } : {}),
   })
@@ -173,10 +218,14 @@ function parseJson(text: string): unknown {
 }
 
 interface Call {
-  method: 'GET' | 'PUT' | 'POST'
+  method: string
   path: string
+  headers?: Record<string, string>
   body?: unknown
   timeoutMs?: number
+  maxAnswerBytes?: number
+  /** A refusal is an answer too. */
+  takesRefusals?: true
 }
 
 type Outcome = { answer: SocketAnswer } | { problem: PluginError }

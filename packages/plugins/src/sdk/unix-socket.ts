@@ -5,6 +5,7 @@ export interface SocketCall {
   method: string
   path: string
   headers?: Record<string, string>
+  /** Sent as JSON, or as they are when they are bytes. */
   body?: unknown
   timeoutMs: number
   maxAnswerBytes: number
@@ -13,12 +14,14 @@ export interface SocketCall {
 
 export interface SocketAnswer {
   status: number
+  bytes: Buffer
   text: string
 }
 
-/** One JSON exchange over a unix socket; rejects with the socket's own error, its `code` included. */
+/** One exchange over a unix socket; rejects with the socket's own error, its `code` included. */
 export function callUnixSocket(call: SocketCall): Promise<SocketAnswer> {
-  const payload = call.body === undefined ? undefined : Buffer.from(JSON.stringify(call.body))
+  const isRaw = call.body instanceof Uint8Array
+  const payload = payloadOf(call.body)
   return new Promise((resolve, reject) => {
     const outgoing = request({
       socketPath: call.socketPath,
@@ -27,8 +30,9 @@ export function callUnixSocket(call: SocketCall): Promise<SocketAnswer> {
       agent: false,
       timeout: call.timeoutMs,
       headers: {
+        ...(payload ? { 'content-type': isRaw ? 'application/octet-stream' : 'application/json' } : {}),
+        ...(payload ? { 'content-length': payload.length } : {}),
         ...call.headers,
-        ...(payload ? { 'content-type': 'application/json', 'content-length': payload.length } : {}),
       },
       ...(call.signal ? { signal: call.signal } : {}),
     })
@@ -45,10 +49,23 @@ export function callUnixSocket(call: SocketCall): Promise<SocketAnswer> {
         else chunks.push(chunk)
       })
       incoming.on('error', reject)
-      incoming.on('end', () =>
-        resolve({ status: incoming.statusCode ?? 500, text: Buffer.concat(chunks).toString('utf8') }),
-      )
+      incoming.on('end', () => resolve(answerOf(incoming.statusCode ?? 500, Buffer.concat(chunks))))
     })
     outgoing.end(payload)
   })
+}
+
+function payloadOf(body: unknown): Buffer | undefined {
+  if (body instanceof Uint8Array) return Buffer.from(body.buffer, body.byteOffset, body.byteLength)
+  return body === undefined ? undefined : Buffer.from(JSON.stringify(body))
+}
+
+function answerOf(status: number, bytes: Buffer): SocketAnswer {
+  return {
+    status,
+    bytes,
+    get text() {
+      return bytes.toString('utf8')
+    },
+  }
 }

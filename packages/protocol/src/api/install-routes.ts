@@ -129,7 +129,14 @@ export const installRoutes = {
     summary: 'Names of the secrets sent to an install; never their values.',
     params: byRef,
     response: listOf(
-      z.object({ name: partName, version: z.int(), delivered: z.boolean(), setAt: z.string() }),
+      z.object({
+        name: partName,
+        version: z.int(),
+        delivered: z.boolean(),
+        /** Why the agent could not store it, in its own words; it is offered again every few minutes. */
+        problem: z.string().nullable().default(null),
+        setAt: z.string(),
+      }),
     ),
   }),
 

@@ -56,7 +56,7 @@ export const secretHandlers = {
     const rows = await context.db
       .selectFrom('install_secret')
       .distinctOn('name')
-      .select(['name', 'version', 'delivered_at', 'set_at'])
+      .select(['name', 'version', 'delivered_at', 'set_at', 'refusal'])
       .where('install_id', '=', install.id)
       .orderBy('name')
       .orderBy('version', 'desc')
@@ -66,6 +66,7 @@ export const secretHandlers = {
         name: row.name,
         version: row.version,
         delivered: row.delivered_at !== null,
+        problem: row.delivered_at === null ? row.refusal : null,
         setAt: row.set_at,
       })),
       next: null,

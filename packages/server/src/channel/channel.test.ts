@@ -329,4 +329,31 @@ describe('secrets', () => {
     expect(audit).toEqual(['secret.set ok', 'secret.set ok', 'secret.delivered ok'])
     await back.close()
   })
+
+  it('that an agent cannot store are shown with its reason, audited once, and not sent over and over', async () => {
+    const agent = await activeInstall(tenant, 'unable')
+    const params = { ref: 'unable', name: 'password' }
+    await tenant.client.call('secrets.put', { params, body: { ciphertext: 'AAAA' } })
+    const { secretId } = await agent.next('secret.deliver')
+    const refuse = () => agent.send({ type: 'secret.stored', secretId, ok: false, message: 'no space left' })
+    refuse()
+    const shown = async () => (await tenant.client.call('secrets.list', { params })).items[0]
+    await until('the reason', async () => (await shown())?.problem === 'no space left')
+    expect(await shown()).toMatchObject({ delivered: false })
+    refuse()
+    await agent.close()
+    const back = await connectAgent(tenant.url, agent.identity)
+    await tenant.context.pool.query(
+      `update install_secret set refused_at = refused_at - interval '1 hour' where id = ${secretId}`,
+    )
+    tenant.context.hub.nudge([`agent:${agent.identity.agentId}`])
+    await back.next('secret.deliver')
+    expect(back.frames.filter((f) => f.type === 'secret.deliver')).toHaveLength(1)
+    back.send({ type: 'secret.stored', secretId, ok: true, message: '' })
+    await until('delivered', async () => (await shown())?.delivered)
+    expect(await shown()).toMatchObject({ problem: null })
+    const audit = await auditOf(tenant, agent.identity.installId!, 'password')
+    expect(audit).toEqual(['secret.set ok', 'secret.refused failed', 'secret.delivered ok'])
+    await back.close()
+  })
 })

@@ -15,7 +15,7 @@ import type { WebSocket } from 'ws'
 import type { Context } from '../context.ts'
 import { type Challenge, type OpenedSession } from '../operations/open-session.ts'
 import { isDatabaseAway, isUnstorable } from '../store/database.ts'
-import { createDispatcher } from './dispatcher.ts'
+import { createDispatcher, type Places } from './dispatcher.ts'
 import { answerHeartbeat, handleFrame } from './frames.ts'
 import type { Session } from './session.ts'
 import { forgetSession, type Sessions } from './sessions.ts'
@@ -174,7 +174,9 @@ export class Connection {
     const opened = await this.#sessions.desk.open({ challenge, hello })
     if (!opened.ok) return this.reject(opened.code, opened.message)
     const { verdicts, ...kept } = opened.session
-    const session = this.#sessionOf(challenge.agentId, kept, hello.slots)
+    const { slots, runtime } = hello
+    const places = { slots, interactiveSlots: runtime.capacity?.interactiveSlots ?? 0 }
+    const session = this.#sessionOf(challenge.agentId, kept, places)
     // The agent may have gone while its session was opened.
     if (this.#closed) return forgetSession(this.#context, session)
     clearTimeout(this.#patience)
@@ -197,7 +199,7 @@ export class Connection {
     this.#sessions.control(session.agentId)
   }
 
-  #sessionOf(agentId: string, opened: Omit<OpenedSession, 'verdicts'>, slots: number): Session {
+  #sessionOf(agentId: string, opened: Omit<OpenedSession, 'verdicts'>, places: Places): Session {
     const send = (frame: ServerFrame) => this.send(frame)
     return {
       ...opened,
@@ -207,7 +209,7 @@ export class Connection {
       announceKeys: () => this.announceKeys(),
       heardAt: () => this.#heardAt,
       sinks: new Map(),
-      dispatcher: createDispatcher(this.#context, this.#sessions.desk, opened, agentId, slots, send),
+      dispatcher: createDispatcher(this.#context, this.#sessions.desk, opened, agentId, places, send),
     }
   }
 

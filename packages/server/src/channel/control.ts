@@ -1,6 +1,9 @@
 import { sql } from 'kysely'
-import type { Context } from '../context.ts'
+import { isoNow, type Context } from '../context.ts'
 import type { Session } from './session.ts'
+
+/** A secret that an agent could not store: a full disk may have room by then. */
+const OFFER_AGAIN_SECONDS = 300
 
 /** What agents must hear besides new jobs: that they were superseded or ended, cancels, sealed secrets. */
 export async function controlAgents(context: Context, sessions: readonly Session[]): Promise<void> {
@@ -47,7 +50,10 @@ async function sendSecrets(context: Context, sessions: readonly Session[]): Prom
   if (installs.length === 0) return
   const { rows } = await sql<{ id: number; install_id: string; name: string; ciphertext: Buffer }>`
     select id, install_id, name, ciphertext from install_secret
-    where install_id = any(${installs}) and delivered_at is null order by id`.execute(context.db)
+    where install_id = any(${installs}) and delivered_at is null
+      and (refused_at is null or refused_at < ${isoNow(context, -OFFER_AGAIN_SECONDS)}) order by id`.execute(
+    context.db,
+  )
   for (const { id, install_id, name, ciphertext } of rows) {
     sessions
       .find((s) => s.installId === install_id)

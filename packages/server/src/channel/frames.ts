@@ -170,14 +170,8 @@ async function secretStored(
   frame: Frame<'secret.stored'>,
 ): Promise<void> {
   if (!session.installId) return
-  if (!frame.ok) {
-    context.log.warn(
-      { installId: session.installId, secretId: frame.secretId, message: frame.message },
-      'an install could not store a secret',
-    )
-    return
-  }
   const { installId, agentId } = session
+  if (!frame.ok) return secretRefused(context, { installId, agentId }, frame)
   await transact(context, async (tx) => {
     const secret = await tx.db
       .updateTable('install_secret')
@@ -195,6 +189,40 @@ async function secretStored(
       outcome: 'ok',
       manifestDigest: null,
       details: { version: secret.version },
+    })
+  })
+}
+
+/** Kept, so that whoever set it can see why it does not arrive; told again only when the reason is another. */
+async function secretRefused(
+  context: Context,
+  { installId, agentId }: { installId: string; agentId: string },
+  { secretId, message }: Frame<'secret.stored'>,
+): Promise<void> {
+  context.log.warn({ installId, secretId, message }, 'an install could not store a secret')
+  await transact(context, async (tx) => {
+    const before = await tx.db
+      .selectFrom('install_secret')
+      .select(['name', 'version', 'refusal'])
+      .where('id', '=', secretId)
+      .where('install_id', '=', installId)
+      .where('delivered_at', 'is', null)
+      .forUpdate()
+      .executeTakeFirst()
+    if (!before) return
+    await tx.db
+      .updateTable('install_secret')
+      .set({ refused_at: tx.at, refusal: message })
+      .where('id', '=', secretId)
+      .execute()
+    if (before.refusal === message) return
+    tx.audit(installId, {
+      actor: { type: 'agent', id: agentId },
+      action: 'secret.refused',
+      subject: { type: 'secret', id: before.name },
+      outcome: 'failed',
+      manifestDigest: null,
+      details: { version: before.version, message },
     })
   })
 }

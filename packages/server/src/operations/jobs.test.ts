@@ -175,7 +175,13 @@ describe('a job that was assigned and never arrived', () => {
     await leave()
     await tenant.client.call('deploys.create', { params: { ref: 'one' }, body: { components: ['db'] } })
     const { agentId } = agent.identity
-    const dead = { agentId, pool: `install:${installId}`, sessionId: 'ses_of_before', limit: 10 }
+    const dead = {
+      agentId,
+      pool: `install:${installId}`,
+      sessionId: 'ses_of_before',
+      lane: 'any' as const,
+      limit: 10,
+    }
     expect(await claimJobs(tenant.context, [dead])).toEqual([[]])
     await comeBack()
     expect(await agent.next('job.assign')).toBeDefined()

@@ -1,4 +1,12 @@
-import { entryParts, SERVER_CHAIN, type JobStatus, type KnownJob, type SignedDocument } from '@tenon/core'
+import {
+  entryParts,
+  INTERACTIVE_KINDS,
+  SERVER_CHAIN,
+  type JobStatus,
+  type Lane,
+  type KnownJob,
+  type SignedDocument,
+} from '@tenon/core'
 import { sql } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
 import { chainOf } from '../operations/audit-chains.ts'
@@ -28,6 +36,8 @@ export interface Claim {
   agentId: string
   sessionId: string
   pool: string
+  /** Which kinds of jobs: an agent with places of their own for the interactive ones asks for both apart. */
+  lane: Lane | 'any'
   limit: number
 }
 
@@ -81,14 +91,16 @@ function claimStatement(context: Context, claims: readonly Claim[], at: string) 
         order by id for share
       ) as agent on agent.id = c.agent_id and agent.session_id = c.session_id
     ), seats as materialized (
-      select pool, string_to_array(claims, ' ')::int[] as claims
-      from unnest(${seats.map((s) => s.pool)}::text[], ${seats.map((s) => s.claims.join(' '))}::text[]) as s(pool, claims)
+      select pool, lane, string_to_array(claims, ' ')::int[] as claims
+      from unnest(${seats.map((s) => s.pool)}::text[], ${seats.map((s) => s.lane)}::text[],
+        ${seats.map((s) => s.claims.join(' '))}::text[]) as s(pool, lane, claims)
     ), picked as materialized (
       select oldest.id, seats.claims[oldest.n] as claim, oldest.fresh from seats cross join lateral (
         select id, fresh, row_number() over (order by id) as n from (
           select id, manifest_key_id = ${context.keys.current().keyId}
             and (manifest::jsonb ->> 'issuedAt')::timestamptz > ${freshSince(context)} as fresh
           from job where pool = seats.pool and status = 'queued'
+            and (seats.lane = 'any' or (kind = any(${[...INTERACTIVE_KINDS]}::text[])) = (seats.lane = 'interactive'))
           order by id limit cardinality(seats.claims) for update skip locked
         ) as free
       ) as oldest
@@ -136,14 +148,18 @@ function freshSince(context: Context): string {
   return isoNow(context, -context.config.manifestTtlSeconds / 2)
 }
 
-/** Per pool, which claim gets the first, the second, … job. Pure. */
-export function seatsOf(claims: readonly Claim[]): { pool: string; claims: number[] }[] {
-  const pools = new Map<string, number[]>()
-  for (const [index, { pool }] of claims.entries()) pools.set(pool, [...(pools.get(pool) ?? []), index])
-  return [...pools].map(([pool, here]) => {
+/** Per pool and lane, which claim gets the first, the second, … job. Pure. */
+export function seatsOf(claims: readonly Claim[]): { pool: string; lane: Claim['lane']; claims: number[] }[] {
+  const queues = new Map<string, { pool: string; lane: Claim['lane']; here: number[] }>()
+  for (const [index, { pool, lane }] of claims.entries()) {
+    const queue = queues.get(`${lane} ${pool}`) ?? { pool, lane, here: [] }
+    queue.here.push(index)
+    queues.set(`${lane} ${pool}`, queue)
+  }
+  return [...queues.values()].map(({ pool, lane, here }) => {
     const turns = Math.max(...here.map((index) => claims[index]!.limit))
     const seats = Array.from({ length: turns }, (_, turn) => here.filter((i) => turn < claims[i]!.limit))
-    return { pool, claims: seats.flat() }
+    return { pool, lane, claims: seats.flat() }
   })
 }
 

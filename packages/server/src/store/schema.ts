@@ -15,7 +15,7 @@ import type {
   StepStatus,
   UserRole,
 } from '@tenon/core'
-import type { PlanResult } from '@tenon/protocol'
+import type { PlanResult, RuntimeInfo } from '@tenon/protocol'
 import type { ColumnType, Generated, GeneratedAlways } from 'kysely'
 
 /** The tables, column for column as in the migrations. Timestamps are ISO strings, bigints are numbers. */
@@ -60,6 +60,8 @@ export interface Database {
     ciphertext: Buffer
     set_at: string
     delivered_at: string | null
+    refused_at: string | null
+    refusal: string | null
   }
   audit_entry: { chain: string; seq: number; body: string; hash: string; action: GeneratedAlways<string> }
   audit_head: { chain: string; seq: number; hash: string }
@@ -125,7 +127,7 @@ interface AgentTable {
   status: 'enrolled' | 'replaced' | 'revoked'
   version: string
   hostname: string
-  runtime: JsonOrNull<{ name: string; confinement: string; warnings: string[] }>
+  runtime: JsonOrNull<RuntimeInfo>
   slots: Generated<number>
   dropped: Generated<number>
   event_seq: Generated<number>

@@ -1,18 +1,32 @@
 import { expect, test } from 'vitest'
 import { seatsOf } from './jobs.ts'
 
-const claim = (pool: string, limit: number) => ({ agentId: 'a', sessionId: 's', pool, limit })
+const claim = (pool: string, limit: number) => ({
+  agentId: 'a',
+  sessionId: 's',
+  pool,
+  lane: 'any' as const,
+  limit,
+})
 
 test('claims of one pool take turns until each has as many seats as it has slots', () => {
   expect(seatsOf([claim('build', 3), claim('build', 1), claim('build', 2)])).toEqual([
-    { pool: 'build', claims: [0, 1, 2, 0, 2, 0] },
+    { pool: 'build', lane: 'any', claims: [0, 1, 2, 0, 2, 0] },
   ])
 })
 
 test('pools do not mix, and a claim for nothing has no seat', () => {
   expect(seatsOf([claim('build', 1), claim('install:x', 2), claim('setup', 0)])).toEqual([
-    { pool: 'build', claims: [0] },
-    { pool: 'install:x', claims: [1, 1] },
-    { pool: 'setup', claims: [] },
+    { pool: 'build', lane: 'any', claims: [0] },
+    { pool: 'install:x', lane: 'any', claims: [1, 1] },
+    { pool: 'setup', lane: 'any', claims: [] },
+  ])
+})
+
+test('lanes of one pool do not mix', () => {
+  const interactive = { ...claim('build', 1), lane: 'interactive' as const }
+  expect(seatsOf([claim('build', 1), interactive])).toEqual([
+    { pool: 'build', lane: 'any', claims: [0] },
+    { pool: 'build', lane: 'interactive', claims: [1] },
   ])
 })

@@ -64,28 +64,23 @@ export async function jobViews(db: Db, rows: JobRow[]): Promise<JobView[]> {
   }))
 }
 
-/** Facts for all rows in two statements; the judgement is core's. */
+/** Facts for all rows in three statements; the judgement is core's. */
 async function jobWaits(db: Db, rows: JobRow[]): Promise<Map<string, Waiting>> {
   const open = rows.filter((row) => !['succeeded', 'failed', 'canceled'].includes(row.status))
   if (open.length === 0) return new Map()
   const pools = [...new Set(open.map((row) => row.pool))]
   const agents = await db
     .selectFrom('agent')
-    .select((eb) => [
-      'id',
-      'pool',
-      'session_id',
-      'last_seen_at',
-      'slots',
-      eb
-        .selectFrom('job')
-        .select(eb.fn.countAll<number>().as('n'))
-        .whereRef('job.agent_id', '=', 'agent.id')
-        .where('job.status', 'in', ['assigned', 'running'])
-        .as('running'),
-    ])
+    .select(['id', 'pool', 'session_id', 'last_seen_at', 'slots', 'runtime'])
     .where('pool', 'in', pools)
     .where('status', '=', 'enrolled')
+    .execute()
+  const held = await db
+    .selectFrom('job')
+    .select(['id', 'kind', 'agent_id'])
+    .where('agent_id', 'in', [...agents.map(({ id }) => id), ''])
+    .where('status', 'in', ['assigned', 'running'])
+    .orderBy('id')
     .execute()
   const ahead = await db
     .selectFrom('job')
@@ -99,6 +94,8 @@ async function jobWaits(db: Db, rows: JobRow[]): Promise<Map<string, Waiting>> {
     const queue = ahead.find((a) => a.pool === row.pool)
     const waiting = whyJobWaits({
       status: row.status,
+      kind: row.kind,
+      said: row.progress?.message ?? null,
       createdAt: row.created_at,
       assignedAt: row.assigned_at,
       leaseUntil: row.lease_until,
@@ -111,7 +108,10 @@ async function jobWaits(db: Db, rows: JobRow[]): Promise<Map<string, Waiting>> {
           connected: a.session_id !== null,
           lastSeenAt: a.last_seen_at,
           slots: a.slots,
-          running: a.running ?? 0,
+          interactiveSlots: a.runtime?.capacity?.interactiveSlots ?? 0,
+          holding: held
+            .filter((job) => job.agent_id === a.id && job.id !== row.id)
+            .map(({ id, kind }) => ({ jobId: id, kind })),
         })),
       ahead: queue && queue.first !== row.id ? Math.max(0, queue.n - 1) : 0,
     })

@@ -50,6 +50,7 @@ export interface HelloOptions {
   bootCounter?: number
   bootId?: string
   slots?: number
+  interactiveSlots?: number
   inventory?: HeldJob[]
   auditHead?: { chain: string; seq: number; hash: string } | null
   recipient?: string | null
@@ -116,7 +117,12 @@ export async function shakeHands(
     bootCounter,
     bootId,
     version: '0.0.0-test',
-    runtime: { name: 'test', confinement: 'none', warnings: [] },
+    runtime: {
+      name: 'test',
+      confinement: 'none',
+      warnings: [],
+      capacity: { interactiveSlots: options.interactiveSlots ?? 0, memoryBytes: null, cpus: null },
+    },
     slots: options.slots ?? 4,
     inventory: options.inventory ?? [],
     auditHead: options.auditHead ?? null,

@@ -251,6 +251,9 @@ create table install_secret (
   ciphertext bytea not null,
   set_at timestamptz not null,
   delivered_at timestamptz,
+  -- The agent's own words why it could not store it; it is offered again after a while.
+  refused_at timestamptz,
+  refusal text,
   unique (install_id, name, version)
 );
 

@@ -1,0 +1,78 @@
+import type { IncomingMessage } from 'node:http'
+import type { JobManifest } from '@tenon/core'
+import type {
+  jobOutputs,
+  jobProgress,
+  JobContext,
+  JobCredential,
+  JobResult,
+  StateLock,
+} from '@tenon/protocol'
+import type { z } from 'zod'
+import type { ReportedOutputs } from '../journal-state.ts'
+import { JobApiError } from './answer.ts'
+
+/** What the routes need of the agent, for one authenticated job. */
+export interface JobDesk {
+  readonly jobId: string
+  readonly fence: number
+  readonly manifest: JobManifest
+  context(waitMs: number): Promise<JobContext>
+  credential<W extends JobCredential['want']>(
+    want: W,
+    waitMs: number,
+  ): Promise<Extract<JobCredential, { want: W }>>
+  /** Undefined when the install has none of that name, or this agent has no install. */
+  secret(name: string): Promise<string | undefined>
+  outputsOf(component: string): Promise<z.infer<typeof jobOutputs> | undefined>
+  keepOutputs(component: string | undefined, outputs: z.infer<typeof jobOutputs>): Promise<void>
+  report(outputs: ReportedOutputs): Promise<void>
+  result(result: JobResult): Promise<void>
+  progress(progress: z.infer<typeof jobProgress>): void
+  /** Of a JSON value: what the job was given is not to be seen in it. */
+  masked(value: unknown): unknown
+  /** Undefined where the agent has no install. */
+  readonly terraform: TerraformDesk | undefined
+}
+
+/** State and saved plans of components, kept in the install store. */
+export interface TerraformDesk {
+  read(component: string): Promise<Uint8Array | undefined>
+  write(component: string, state: Uint8Array): Promise<void>
+  remove(component: string): Promise<void>
+  /** Of all live jobs. */
+  holder(component: string): { isThisJob: boolean; jobId: string; lock: StateLock } | undefined
+  /** To be asked only while nobody holds it; on disk when it resolves. */
+  lock(component: string, lock: StateLock): Promise<void>
+  unlock(component: string): Promise<void>
+  /** Its digest. */
+  keepPlan(component: string, plan: Uint8Array): Promise<string>
+  /** Whether this very job saved it. */
+  hasSaved(digest: string): boolean
+  plan(component: string, digest: string): Promise<Uint8Array | undefined>
+}
+
+export interface Call {
+  desk: JobDesk
+  request: IncomingMessage
+  argument: string
+  query: URLSearchParams
+}
+
+export interface Route {
+  method: string
+  path: RegExp
+  handle: (call: Call) => Promise<unknown>
+}
+
+/** Pure: the component whose outputs these are; the manifest's first one unless the job names another of it. */
+export function componentOf(manifest: JobManifest, named: string | null): string | undefined {
+  const components = manifest.operations.flatMap(({ component }) => (component === null ? [] : [component]))
+  if (named === null) return components[0]
+  if (components.includes(named)) return named
+  throw new JobApiError(
+    'forbidden',
+    `This job has nothing to do with ${named}.`,
+    'Name a component of its manifest.',
+  )
+}
