@@ -1,3 +1,4 @@
+import type { Dirent } from 'node:fs'
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expectOneOf, nearest } from './nearest.ts'
@@ -15,7 +16,8 @@ export interface ConfigFile {
 export async function findFiles(folder: string, findings: Findings): Promise<ConfigFile[]> {
   const found: ConfigFile[] = []
   const entries = await readdir(folder, { withFileTypes: true })
-  for (const entry of entries.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+  const isFolder = (entry: Dirent) => Number(entry.isDirectory())
+  for (const entry of entries.toSorted((a, b) => isFolder(a) - isFolder(b) || (a.name < b.name ? -1 : 1))) {
     if (entry.isDirectory()) found.push(...(await filesIn(folder, entry.name, findings)))
     else if (entry.name.endsWith('.toml')) {
       const base = entry.name.slice(0, -'.toml'.length)

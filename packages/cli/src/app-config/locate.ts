@@ -90,8 +90,12 @@ export class TomlPlaces {
   }
 
   #add(path: Path, key: number, value: number): void {
-    const name = nameOf(path)
-    if (!this.#entries.has(name)) this.#entries.set(name, { key, value })
+    // What is only named on the way to something stands where that does.
+    for (let depth = path.length; depth > 0; depth--) {
+      const name = nameOf(path.slice(0, depth))
+      if (this.#entries.has(name)) return
+      this.#entries.set(name, { key, value })
+    }
   }
 
   #value(path: Path, key: number): void {

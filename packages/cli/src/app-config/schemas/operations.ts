@@ -93,7 +93,7 @@ export const action = z.strictObject({
     z
       .array(
         z.strictObject({
-          name: warned(text, 'Its name.', 'action inputs are kept, but nothing asks for them'),
+          name: carried(text, 'Its name.'),
           description: carried(optionalText, 'What it is for.', { plain: true }),
           required: carried(flag, 'It must be given.'),
           default: carried(z.unknown().optional(), 'Its default.'),
