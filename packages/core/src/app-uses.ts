@@ -1,9 +1,7 @@
-import type { App, Component } from './app.ts'
+import type { App } from './app.ts'
+import { componentAliases, STATE_ROOTS } from './install-state.ts'
 import type { Json } from './json.ts'
 import { parseTemplate, templateReferences } from './templates/index.ts'
-
-/** The two names of the install's state in templates; the second is what existing configurations write. */
-export const STATE_ROOTS = ['tenon', 'nuon'] as const
 
 /** What a value's templates read of the install's state, by name. `*` alone: all of them, since the template does not tell. */
 export interface Uses {
@@ -42,7 +40,9 @@ export function* templatesIn(value: Json): Generator<string> {
 
 /** The same app, each component depending also on those whose outputs its templates read. */
 export function withTemplateDependencies(app: App): App {
-  const byName = new Map(app.components.flatMap((c) => namesOf(c).map((name) => [name, c.name] as const)))
+  const byName = new Map(
+    app.components.flatMap((c) => componentAliases(c).map((name) => [name, c.name] as const)),
+  )
   return {
     ...app,
     components: app.components.map((component) => {
@@ -51,9 +51,4 @@ export function withTemplateDependencies(app: App): App {
       return { ...component, dependencies: [...all] }
     }),
   }
-}
-
-function namesOf(component: Component): string[] {
-  const underscored = component.name.replaceAll('-', '_')
-  return [component.name, underscored, ...(component.varName === undefined ? [] : [component.varName])]
 }

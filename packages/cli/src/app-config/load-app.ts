@@ -1,117 +1,164 @@
-import { graphProblems, type App, type Component, type GraphProblem, type Json } from '@tenon/core'
+import { graphProblems, usesOf, withTemplateDependencies, type App, type GraphProblem } from '@tenon/core'
 import { name as nameSchema } from '@tenon/protocol'
-import { readdir, stat } from 'node:fs/promises'
-import { basename, join } from 'node:path'
-import { CliError, errorCode } from '../errors.ts'
+import { basename } from 'node:path'
+import { z } from 'zod'
+import { CliError } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
-import { locate } from './locate.ts'
-import { formatProblem, type ConfigProblem } from './problem.ts'
-import { componentFile, metadataFile, OWN_FIELDS, type ComponentFile } from './schema.ts'
-import { findSource } from './source-folder.ts'
-import { checkToml, readToml, type TomlFile } from './toml-file.ts'
+import { checkFile } from './check-file.ts'
+import { checkMeaning } from './check-meaning.ts'
+import { checkNames } from './check-names.ts'
+import { checkTemplates, knownNames } from './check-templates.ts'
+import { findFiles, type ConfigFile } from './find-files.ts'
+import { findCheckout } from './git-checkout.ts'
+import { includeFiles } from './include-files.ts'
+import type { InstallConfig } from './install-config.ts'
+import { expectOneOf } from './nearest.ts'
+import { collectParts, type LoadedFile, type Parts } from './parts.ts'
+import { Findings, formatProblem, type ConfigProblem, type ConfigWarning, type IdleField } from './problem.ts'
+import { common, COMPONENT_TYPES, JOB_MESSAGE, OLDER_TYPES } from './schemas/components.ts'
+import { FILE_KINDS, type FileKind } from './schemas/kinds.ts'
+import { isFolder, readToml, type TomlFile } from './toml-file.ts'
 
 export interface LoadedApp {
   app: App
-  /** The folder of each component's source, by component. */
+  /** The folder of each component's source that is sent, by component. */
   sources: Map<string, string>
-  /** Files that this version does not act on. */
-  unused: string[]
+  installs: InstallConfig[]
+  warnings: ConfigWarning[]
+  /** Fields that nothing acts on yet. */
+  idle: IdleField[]
 }
+
+export type Inspection =
+  | { ok: true; loaded: LoadedApp }
+  | { ok: false; problems: ConfigProblem[]; warnings: ConfigWarning[]; idle: IdleField[] }
 
 /** Reads a folder of TOML files into one app; every mistake in it is reported at once. */
 export async function loadApp(folder: string, givenName?: string): Promise<LoadedApp> {
-  await checkFolder(folder)
-  const problems: ConfigProblem[] = []
-  const metadata = await loadMetadata(folder, problems)
-  const parts = await loadComponents(folder, problems)
-  const app: App = {
-    name: appName(folder, givenName, metadata),
-    displayName: metadata?.display_name ?? '',
-    description: metadata?.description ?? '',
-    components: parts.map((part) => part.component),
-  }
-  for (const problem of graphProblems(app.components)) problems.push(placeGraphProblem(problem, parts))
-  if (problems.length > 0) throw configError(folder, problems)
-  app.displayName ||= app.name
+  const found = await inspectApp(folder, givenName)
+  if (found.ok) return found.loaded
+  const count = found.problems.length === 1 ? 'one mistake' : `${found.problems.length} mistakes`
+  throw new CliError(EXIT.usage, `the app config in ${folder} has ${count}`, {
+    lines: found.problems.map(formatProblem),
+    next: 'correct them and run the command again',
+  })
+}
+
+/** The same, for those who want to see what is wrong. */
+export async function inspectApp(folder: string, givenName?: string): Promise<Inspection> {
+  await requireFolder(folder)
+  const findings = new Findings()
+  const listed = await findFiles(folder, findings)
+  // Components with mistakes of their own still exist: nobody else is told that they do not.
+  const named = new Set<string>()
+  const read = await Promise.all(listed.map((file) => loadFile(folder, file, findings, named)))
+  const files = read.filter((file) => file !== undefined)
+  const sound = files.filter((file) => file.sound)
+  requireParts(listed, findings)
+  const parts = await collectParts(folder, await findCheckout(folder), sound)
+  checkNames(sound, parts)
+  const names = knownNames({
+    components: [...parts.components.map(({ value }) => value), ...[...named].map((name) => ({ name }))],
+    inputs: parts.inputs.map(({ value }) => value),
+    secrets: parts.secrets.map(({ value }) => value),
+  })
+  for (const { toml, kind } of files) checkTemplates(toml, kind, names, findings)
+  const app = assemble(folder, givenName, files, parts)
+  const graph = checkGraph(app, parts, named)
+  const { problems, warnings, idle } = findings.sorted()
+  if (problems.length > 0) return { ok: false, problems, warnings, idle }
+  const sources = parts.components.flatMap(({ value, folder: from }) =>
+    from === undefined ? [] : [[value.name, from] as const],
+  )
   return {
-    app,
-    sources: new Map(parts.map((part) => [part.component.name, part.source])),
-    unused: await unusedFiles(folder),
+    ok: true,
+    loaded: { app: graph, sources: new Map(sources), installs: parts.installs, warnings, idle },
   }
 }
 
-interface Part {
-  component: Component
-  source: string
-  toml: TomlFile
+async function loadFile(
+  folder: string,
+  { file, kind, many }: ConfigFile,
+  findings: Findings,
+  named: Set<string>,
+): Promise<(LoadedFile & { sound: boolean }) | undefined> {
+  const toml = await readToml(folder, file, findings)
+  if (!toml) return undefined
+  const name = toml.value['name']
+  if (kind === 'component' && typeof name === 'string') named.add(name)
+  const isList = many?.lists.some((field) => Array.isArray(toml.value[field]))
+  const found = kind === 'component' ? componentKind(toml) : FILE_KINDS.get(isList ? many!.kind : kind)
+  if (!found) return undefined
+  await includeFiles(folder, toml, found)
+  const before = findings.problems.length
+  const fits = checkFile(toml, found) && found !== UNKNOWN_COMPONENT
+  if (fits) checkMeaning(toml, found.name)
+  return { toml, kind: found, sound: fits && findings.problems.length === before }
 }
 
-async function loadMetadata(folder: string, problems: ConfigProblem[]) {
-  const before = problems.length
-  const toml = await readToml(folder, 'metadata.toml', problems)
-  if (toml) return checkToml(toml, metadataFile, problems)
-  if (problems.length === before) {
-    const expected = 'a file with display_name and description'
-    problems.push({ file: 'metadata.toml', line: 1, column: 1, message: 'the file is missing', expected })
+/** What can still be checked of a component whose type is not known. */
+const UNKNOWN_COMPONENT: FileKind = {
+  name: 'component-unknown',
+  title: 'a component',
+  schema: z.looseObject(common),
+}
+
+function componentKind(toml: TomlFile): FileKind {
+  const types = Object.keys(COMPONENT_TYPES)
+  const type = toml.value['type']
+  if (type === undefined) toml.problem(['type'], 'type is missing', `one of ${types.join(', ')}`)
+  else if (type === 'job') toml.problem(['type'], JOB_MESSAGE, 'an action in actions/')
+  else if (typeof type !== 'string') toml.problem(['type'], 'type has a wrong value', 'a string')
+  else {
+    const found = FILE_KINDS.get(`component-${OLDER_TYPES[type] ?? type}`)
+    if (found) return found
+    toml.problem(['type'], `there is no component type ${type}`, expectOneOf(type, types))
   }
-  return undefined
+  return UNKNOWN_COMPONENT
 }
 
-async function loadComponents(folder: string, problems: ConfigProblem[]): Promise<Part[]> {
-  const files = await componentFiles(folder)
-  if (files.length === 0) {
-    const expected = 'at least one file such as components/web.toml'
-    problems.push({ file: 'components', line: 1, column: 1, message: 'there is no component', expected })
-  }
-  const parts: Part[] = []
-  for (const file of files) {
-    const toml = await readToml(folder, file, problems)
-    const value = toml && checkToml(toml, componentFile, problems)
-    if (!toml || !value) continue
-    const source = await findSource(folder, file, value.source)
-    if (source.ok) parts.push({ component: toComponent(value), source: source.folder, toml })
-    else
-      problems.push({
-        file,
-        ...locate(toml.text, ['source']),
-        message: source.message,
-        expected: source.expected,
-      })
-  }
-  return parts
+function requireParts(listed: readonly ConfigFile[], findings: Findings): void {
+  const missing = (file: string, message: string, expected: string) =>
+    findings.problems.push({ file, line: 1, column: 1, message, expected })
+  if (!listed.some((file) => file.kind === 'metadata'))
+    missing('metadata.toml', 'the file is missing', 'a file with version, display_name and description')
+  if (!listed.some((file) => file.kind === 'component'))
+    missing('components', 'there is no component', 'at least one file such as components/web.toml')
 }
 
-async function componentFiles(folder: string): Promise<string[]> {
-  try {
-    const found = await readdir(join(folder, 'components'))
-    return found
-      .filter((file) => file.endsWith('.toml'))
-      .toSorted()
-      .map((file) => join('components', file))
-  } catch (cause) {
-    if (errorCode(cause) === 'ENOENT' || errorCode(cause) === 'ENOTDIR') return []
-    throw cause
-  }
-}
-
-function toComponent(value: ComponentFile): Component {
-  const config = Object.entries(value).filter(([key]) => !OWN_FIELDS.has(key))
-  // TOML dates become their text: the configuration travels as JSON.
-  const json = JSON.parse(JSON.stringify(Object.fromEntries(config))) as { [key: string]: Json }
-  return { name: value.name, type: value.type, dependencies: value.dependencies, config: json }
-}
-
-function appName(
+function assemble(
   folder: string,
   given: string | undefined,
-  metadata: { name?: string | undefined; display_name?: string | undefined } | undefined,
-): string {
-  const wanted = given ?? metadata?.name
+  files: readonly LoadedFile[],
+  parts: Parts,
+): App {
+  const metadata = files.find((file) => file.kind.name === 'metadata')?.toml.value ?? {}
+  const words = (key: string) => (typeof metadata[key] === 'string' ? metadata[key] : undefined)
+  const name = appName(folder, given ?? words('name'), words('display_name'))
+  const values = <T>(list: readonly { value: T }[]): T[] => list.map(({ value }) => value)
+  const optional = {
+    inputs: values(parts.inputs),
+    inputGroups: values(parts.groups),
+    secrets: values(parts.secrets),
+    policies: values(parts.policies),
+    actions: values(parts.actions),
+  }
+  return {
+    name,
+    displayName: words('display_name') || name,
+    description: words('description') ?? '',
+    components: values(parts.components),
+    ...Object.fromEntries(Object.entries(optional).filter(([, list]) => list.length > 0)),
+    ...(Object.keys(parts.carried).length > 0 ? { carried: parts.carried } : {}),
+  }
+}
+
+function appName(folder: string, wanted: string | undefined, displayName: string | undefined): string {
   if (wanted !== undefined) {
     if (nameSchema.safeParse(wanted).success) return wanted
     throw new CliError(EXIT.usage, `${JSON.stringify(wanted)} cannot name an app: use a-z, 0-9 and -`)
   }
-  for (const words of [metadata?.display_name, basename(folder)]) {
+  for (const words of [displayName, basename(folder)]) {
     const slug = slugOf(words ?? '')
     if (slug !== '') return slug
   }
@@ -126,54 +173,58 @@ function slugOf(words: string): string {
     .replace(/^-+|-+$/g, '')
 }
 
-function placeGraphProblem(problem: GraphProblem, parts: readonly Part[]): ConfigProblem {
-  const at = (component: string, key: string) => {
-    const { toml } = parts.findLast((part) => part.component.name === component)!
-    return { file: toml.file, ...locate(toml.text, [key]) }
+/** The app with what its templates depend on; its graph must be sound. */
+function checkGraph(app: App, parts: Parts, named: ReadonlySet<string>): App {
+  const whole = app.components.every(({ config }) => parses(config)) ? withTemplateDependencies(app) : app
+  for (const problem of graphProblems(whole.components)) {
+    if (problem.code !== 'unknown_dependency' || !named.has(problem.dependency)) reportGraph(problem, parts)
   }
+  return whole
+}
+
+function parses(config: App['components'][number]['config']): boolean {
+  try {
+    usesOf(config)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function reportGraph(problem: GraphProblem, parts: Parts): void {
+  const tomlOf = (component: string) =>
+    parts.components.findLast(({ value }) => value.name === component)!.toml
   switch (problem.code) {
     case 'duplicate_component':
-      return {
-        ...at(problem.component, 'name'),
-        message: `another component is named ${problem.component}`,
-        expected: 'a name of its own',
-      }
+      return tomlOf(problem.component).problem(
+        ['name'],
+        `another component is named ${problem.component}`,
+        'a name of its own',
+      )
     case 'unknown_dependency': {
-      const known = parts.map((part) => part.component.name).join(', ')
-      return {
-        ...at(problem.component, 'dependencies'),
-        message: `there is no component ${problem.dependency}`,
-        expected: `one of ${known}`,
-      }
+      const holds = (part: Parts['components'][number]) =>
+        part.value.name === problem.component && part.value.dependencies.includes(problem.dependency)
+      const { toml } = parts.components.find(holds)!
+      const index = (toml.value['dependencies'] as string[]).indexOf(problem.dependency)
+      const names = parts.components.map(({ value }) => value.name)
+      return toml.problem(
+        ['dependencies', index],
+        `there is no component ${problem.dependency}`,
+        expectOneOf(problem.dependency, names),
+      )
     }
     case 'dependency_cycle':
-      return {
-        ...at(problem.path[0]!, 'dependencies'),
-        message: `the components depend on each other: ${problem.path.join(' → ')}`,
-        expected: 'no cycle',
-      }
+      return tomlOf(problem.path[0]!).problem(
+        ['dependencies'],
+        `the components depend on each other: ${problem.path.join(' → ')}`,
+        'no cycle',
+      )
   }
 }
 
-const ACTS_ON = new Set(['metadata.toml'])
-
-async function unusedFiles(folder: string): Promise<string[]> {
-  const found = await readdir(folder)
-  return found.filter((file) => file.endsWith('.toml') && !ACTS_ON.has(file)).toSorted()
-}
-
-async function checkFolder(folder: string): Promise<void> {
-  const found = await stat(folder).catch(() => undefined)
-  if (found?.isDirectory()) return
+async function requireFolder(folder: string): Promise<void> {
+  if (await isFolder(folder)) return
   throw new CliError(EXIT.usage, `${folder} is no folder`, {
     next: 'name the folder that holds metadata.toml',
-  })
-}
-
-function configError(folder: string, problems: readonly ConfigProblem[]): CliError {
-  const count = problems.length === 1 ? 'one mistake' : `${problems.length} mistakes`
-  return new CliError(EXIT.usage, `the app config in ${folder} has ${count}`, {
-    lines: problems.map(formatProblem),
-    next: 'correct them and run the command again',
   })
 }

@@ -1,95 +1,119 @@
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { Json } from '@tenon/core'
 import { parse, TomlError } from 'smol-toml'
-import type { z } from 'zod'
 import { errorCode } from '../errors.ts'
-import { locate } from './locate.ts'
-import type { ConfigProblem } from './problem.ts'
+import { TomlPlaces, type Path, type Place } from './locate.ts'
+import type { Findings } from './problem.ts'
 
-const MOST_BYTES = 1024 * 1024
+export const MOST_BYTES = 1024 * 1024
 
-export interface TomlFile {
+/** One file of the config, with the places of what it holds. */
+export class TomlFile {
   /** Relative to the app's folder. */
-  file: string
-  text: string
-  value: unknown
+  readonly file: string
+  value: { [key: string]: Json }
+  /** Values that came from other files, by the keys that lead to them. */
+  readonly origins = new Map<string, string>()
+  readonly #text: string
+  readonly #findings: Findings
+  #places: TomlPlaces | undefined
+
+  constructor(file: string, text: string, value: { [key: string]: Json }, findings: Findings) {
+    this.file = file
+    this.#text = text
+    this.value = value
+    this.#findings = findings
+  }
+
+  problem(path: Path, message: string, expected: string): void {
+    this.#findings.problems.push({ file: this.file, ...this.#at().key(path), message, expected })
+  }
+
+  warning(path: Path, message: string): void {
+    this.#findings.warnings.push({ file: this.file, ...this.#at().key(path), message })
+  }
+
+  idle(field: string, mark: 'carried' | 'warned'): void {
+    this.#findings.idle.push({ file: this.file, field, mark })
+  }
+
+  /** Where a place of a string is: in this file, or in the one that the string was read from. */
+  inString(path: Path, inside: Place): Place & { file: string } {
+    const origin = this.origins.get(path.join('\u0000'))
+    if (origin !== undefined) return { file: origin, ...inside }
+    return { file: this.file, ...this.#at().inString(path, inside) }
+  }
+
+  #at(): TomlPlaces {
+    this.#places ??= new TomlPlaces(this.#text)
+    return this.#places
+  }
 }
 
-/** Undefined when it is absent or broken; the latter adds a problem. */
+/** Undefined when it is absent or broken; the latter is a problem. */
 export async function readToml(
   folder: string,
   file: string,
-  problems: ConfigProblem[],
+  findings: Findings,
 ): Promise<TomlFile | undefined> {
+  const fail = (message: string, expected: string, line = 1, column = 1): undefined => {
+    findings.problems.push({ file, line, column, message, expected })
+  }
   const path = join(folder, file)
   let text: string
   try {
-    if ((await stat(path)).size > MOST_BYTES) {
-      problems.push({ file, line: 1, column: 1, message: 'the file is too large', expected: 'at most 1 MB' })
-      return undefined
-    }
-    text = await readFile(path, 'utf8')
+    const bytes = await readFile(path)
+    if (bytes.length > MOST_BYTES) return fail('the file is too large', 'at most 1 MB')
+    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch (cause) {
-    if (errorCode(cause) !== 'ENOENT') {
-      problems.push({
-        file,
-        line: 1,
-        column: 1,
-        message: `cannot be read (${errorCode(cause)})`,
-        expected: 'a readable file',
-      })
-    }
-    return undefined
+    if (cause instanceof TypeError) return fail('the file is not UTF-8 text', 'a file in UTF-8')
+    if (errorCode(cause) === 'ENOENT') return undefined
+    return fail(`the file cannot be read (${errorCode(cause)})`, 'a readable file')
   }
   try {
-    return { file, text, value: parse(text) }
+    const found: NotJson[] = []
+    const value = toJson(parse(text), [], found) as { [key: string]: Json }
+    const toml = new TomlFile(file, text, value, findings)
+    for (const { path: at, expected } of found)
+      toml.problem(at, `${at.join('.')} has a wrong value`, expected)
+    return found.length === 0 ? toml : undefined
   } catch (error) {
     if (!(error instanceof TomlError)) throw error
     const reason = error.message.replace(/^Invalid TOML document: /, '').split('\n')[0] ?? ''
-    problems.push({ file, line: error.line, column: error.column, message: reason, expected: 'valid TOML' })
-    return undefined
+    return fail(reason, 'valid TOML', error.line, error.column)
   }
 }
 
-/** Checks a file's value; each issue becomes a problem at the place of the key it is about. */
-export function checkToml<T extends z.ZodType>(
-  source: TomlFile,
-  schema: T,
-  problems: ConfigProblem[],
-): z.output<T> | undefined {
-  const result = schema.safeParse(source.value)
-  if (result.success) return result.data
-  for (const issue of result.error.issues) {
-    const path = issue.path.map((key) => (typeof key === 'symbol' ? String(key) : key))
-    const place = locate(source.text, path)
-    problems.push({ file: source.file, ...place, ...describeIssue(issue, path, source.value) })
+interface NotJson {
+  path: Path
+  expected: string
+}
+
+/** Dates become their text: the configuration travels as JSON. */
+function toJson(value: unknown, path: Path, found: NotJson[]): Json {
+  if (typeof value === 'number' && !Number.isFinite(value)) found.push({ path, expected: 'a finite number' })
+  if (typeof value === 'string' && /[\0\p{Surrogate}]/u.test(value))
+    found.push({ path, expected: 'text without the zero character' })
+  if (value instanceof Date) return value.toISOString()
+  if (path.length > 60) {
+    found.push({ path: path.slice(0, 1), expected: 'at most 60 levels' })
+    return null
   }
-  return undefined
+  if (Array.isArray(value)) return value.map((child, i) => toJson(child, [...path, i], found))
+  if (typeof value === 'object' && value !== null) {
+    const entries = Object.entries(value).map(
+      ([key, child]) => [key, toJson(child, [...path, key], found)] as const,
+    )
+    return Object.fromEntries(entries)
+  }
+  return value as Json
 }
 
-function describeIssue(
-  issue: z.core.$ZodIssue,
-  path: readonly (string | number)[],
-  value: unknown,
-): { message: string; expected: string } {
-  const name = path.join('.') || 'the file'
-  const absent =
-    path.reduce<unknown>((at, key) => (at as Record<string, unknown> | undefined)?.[key], value) === undefined
-  const expected = expectation(issue)
-  if (absent) return { message: `${name} is missing`, expected }
-  return { message: `${name} has a wrong value`, expected }
-}
-
-function expectation(issue: z.core.$ZodIssue): string {
-  if (issue.code === 'invalid_type') return ARTICLES[issue.expected] ?? issue.expected
-  if (issue.code === 'invalid_value') return issue.values.map((v) => JSON.stringify(v)).join(' or ')
-  return issue.message.replace(/^must be /, '')
-}
-
-const ARTICLES: Record<string, string> = {
-  string: 'a string',
-  number: 'a number',
-  boolean: 'true or false',
-  array: 'a list',
-  object: 'a table',
+/** Whether there is a folder. */
+export function isFolder(path: string): Promise<boolean> {
+  return stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  )
 }

@@ -2,6 +2,7 @@ import type { Command } from '@commander-js/extra-typings'
 import type { CallOutput, Client } from '@tenon/protocol'
 import { resolve } from 'node:path'
 import { loadApp, type LoadedApp } from '../app-config/load-app.ts'
+import { formatWarning } from '../app-config/problem.ts'
 import type { Cli } from '../cli.ts'
 import { examples } from '../help-text.ts'
 import { ago, plural, shortDigest } from '../output/words.ts'
@@ -64,7 +65,7 @@ export async function syncApp(
   name: string | undefined,
 ): Promise<{ loaded: LoadedApp; answer: SyncAnswer }> {
   const loaded = await loadApp(resolve(cli.io.cwd, dir), name)
-  if (loaded.unused.length > 0) cli.out.note(`not acted on yet: ${loaded.unused.join(', ')}`)
+  for (const warning of loaded.warnings) cli.out.note(`warning: ${formatWarning(warning)}`)
   const answer = await client.call('apps.sync', { body: { app: loaded.app } })
   return { loaded, answer }
 }

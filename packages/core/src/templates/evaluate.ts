@@ -21,7 +21,8 @@ import type { ParsedTree } from './parser.ts'
 import { printValue } from './print.ts'
 import { fromData, GoList, GoMap, int, isObject, isTrue, typeName, type Value } from './values.ts'
 
-export type MissingKey = 'default' | 'invalid' | 'zero' | 'error'
+/** Go's own, and `unprintable`: as `default`, but to print what is missing is an error instead of `<no value>`. */
+export type MissingKey = 'default' | 'invalid' | 'zero' | 'error' | 'unprintable'
 
 type Signal = 'break' | 'continue' | undefined
 
@@ -136,8 +137,13 @@ export class Evaluator {
   #print(node: Node, value: Value): void {
     this.#node = node
     if (typeof value === 'string') this.#write(value)
-    else if (value === undefined || value === null) this.#write('<no value>')
+    else if (value === undefined || value === null) this.#printNothing()
     else this.#write(printValue(this.budget, value, 'v'))
+  }
+
+  #printNothing(): void {
+    if (this.#missingKey === 'unprintable') this.fail('there is no value to print')
+    this.#write('<no value>')
   }
 
   #ifOrWith(dot: Value, node: BranchNode): Signal {

@@ -28,6 +28,8 @@ export interface ParseTemplateOptions {
 export interface RenderTemplateOptions {
   missingKey?: MissingKey
   limits?: Partial<TemplateLimits>
+  /** What several renderings share and spend together; `limits` then does not count. */
+  budget?: Budget
   /** Replaces functions that the template was parsed with. */
   functions?: Functions
 }
@@ -51,10 +53,10 @@ export function parseTemplate(
 export function renderTemplate(
   template: Template,
   data: unknown,
-  { missingKey = 'default', limits, functions }: RenderTemplateOptions = {},
+  { missingKey = 'default', limits, budget, functions }: RenderTemplateOptions = {},
 ): string | Uint8Array {
   const known = functions ? { ...template.functions, ...functions } : template.functions
-  const evaluator = new Evaluator(template, known, missingKey, new Budget(limits))
+  const evaluator = new Evaluator(template, known, missingKey, budget ?? new Budget(limits))
   const bytes = evaluator.run(data)
   return isValidUtf8(bytes) ? decodeText(bytes) : toUint8Array(bytes)
 }
