@@ -144,7 +144,7 @@ async function ensureIdentity(db: Db, config: Config, nowMs: number): Promise<st
 /** The plugins that come with this server go into the vendor registry by digest, like everything that jobs run. */
 async function publishPlugins(context: Context): Promise<void> {
   const names = await readdir(context.config.pluginsDir).catch(() => [])
-  for (const name of names.filter((n) => /^[a-z0-9-]+$/.test(n))) {
+  for (const name of names.filter((n) => /^[a-z0-9_-]+$/.test(n))) {
     const bytes = await packFolder(join(context.config.pluginsDir, name))
     const repository = `tenon/plugins/${name}`
     const { digest } = await context.registry.storeLayer(
