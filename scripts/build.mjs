@@ -17,8 +17,17 @@ export const entries = {
   'dev-env': 'packages/dev-env/src/main.ts',
 }
 
-/** Run inside jobs; each becomes an artifact of its own: dist/plugins/NAME with plugin.json and main.mjs. */
-export const plugins = ['script', 'sandbox-local']
+/** Run inside jobs; each becomes an artifact of its own: dist/plugins/NAME with plugin.json and main.mjs. By name, its folder. */
+export const plugins = {
+  script: 'script',
+  'sandbox-local': 'sandbox-local',
+  container_image: 'container-image',
+  docker_build: 'docker-build',
+  helm_chart: 'helm-chart',
+  kubernetes_manifest: 'kubernetes-manifest',
+  plugin: 'plugin-build',
+  terraform_module: 'terraform-module',
+}
 
 const common = {
   absWorkingDir: root,
@@ -45,12 +54,15 @@ export async function bundle(names = Object.keys(entries), outdir = join(root, '
 /** Minified and without maps: they travel to every install, and the same source must give the same digest anywhere. */
 async function bundlePlugins(outdir) {
   const entryPoints = Object.fromEntries(
-    plugins.map((name) => [`${name}/main`, `packages/plugins/src/${name}/plugin.ts`]),
+    Object.entries(plugins).map(([name, folder]) => [
+      `${name}/main`,
+      `packages/plugins/src/${folder}/plugin.ts`,
+    ]),
   )
   await build({ ...common, entryPoints, outdir: join(outdir, 'plugins'), minify: true, keepNames: true })
-  for (const name of plugins) {
+  for (const [name, folder] of Object.entries(plugins)) {
     await cp(
-      join(root, `packages/plugins/src/${name}/plugin.json`),
+      join(root, `packages/plugins/src/${folder}/plugin.json`),
       join(outdir, `plugins/${name}/plugin.json`),
     )
   }

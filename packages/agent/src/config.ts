@@ -23,7 +23,7 @@ export interface AgentConfig {
   registry: RegistrySettings | undefined
   /** Socket of the local sandbox's supervisor. */
   hostSocket: string | undefined
-  /** Folders that a customer lent for the one-time setup; only sandbox jobs see them. */
+  /** Folders lent to the agent's jobs: sandbox jobs may write them, build jobs only read them; others see none. */
   lentPaths: string[]
   storeKeyFile: string
   /** Folder with the programs that come with the agent, `job.mjs` among them. */

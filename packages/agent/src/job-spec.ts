@@ -28,6 +28,7 @@ export function buildJobSpec(manifest: JobManifest, token: string, settings: Job
       TENON_JOB_URL: `unix:${apiSocket}`,
       TENON_JOB_TOKEN_FILE: 'token',
       PATH: SYSTEM_PATH,
+      ...(isLentTo(manifest, settings) ? { TENON_LENT_PATHS: settings.lentPaths.join(path.delimiter) } : {}),
       ...(settings.isFake ? fakeBehaviour(manifest) : {}),
     },
     files: { token },
@@ -36,13 +37,18 @@ export function buildJobSpec(manifest: JobManifest, token: string, settings: Job
       { path: path.dirname(apiSocket), writable: false },
       ...(settings.isContainer ? [] : [{ path: programs, writable: false }]),
       ...(hostSocket === undefined ? [] : [{ path: path.dirname(hostSocket), writable: false }]),
-      ...(manifest.kind === 'sandbox'
-        ? settings.lentPaths.map((lent) => ({ path: lent, writable: true }))
+      ...(manifest.kind === 'sandbox' || isLentTo(manifest, settings)
+        ? settings.lentPaths.map((lent) => ({ path: lent, writable: manifest.kind === 'sandbox' }))
         : []),
     ],
     network: 'egress',
     limits: { ...manifest.limits },
   }
+}
+
+/** A build reads what the vendor lent to its build agent: credentials of registries, where providers come from. */
+function isLentTo(manifest: JobManifest, settings: JobSpecSettings): boolean {
+  return manifest.kind === 'build' && settings.lentPaths.length > 0
 }
 
 /** `fake.<job kind>` of the component, so that one component can sync well and deploy badly. */

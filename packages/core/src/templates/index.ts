@@ -11,6 +11,8 @@ export { TemplateError, type TemplateErrorClass } from './errors.ts'
 export type { MissingKey } from './evaluate.ts'
 export type { Functions as TemplateFunctions } from './functions.ts'
 export { templateReferences } from './references.ts'
+export { satisfies } from './semver-constraint.ts'
+export { compareVersions, parseVersion, type SemVer } from './semver.ts'
 export { textFunction } from './text-function.ts'
 
 /** A parsed template. It holds no state of a rendering and may be rendered any number of times. */

@@ -15,6 +15,8 @@ export interface PackOptions {
   /** Gets the path inside the folder, with `/`; true leaves the file or the whole folder out. */
   ignore?: (path: string) => boolean
   maxBytes?: number
+  /** A folder that everything lies in, inside the archive only. */
+  prefix?: string
 }
 
 /** The folder as tar.gz in memory; the same files give the same bytes. */
@@ -71,9 +73,10 @@ const listSources = async (dir: string, options: PackOptions): Promise<TarSource
     )) {
       const path = inside === '' ? entry.name : `${inside}/${entry.name}`
       if (options.ignore?.(path)) continue
-      const owned = { target: path, mtime: MTIME, uid: 0, gid: 0 }
+      const target = options.prefix === undefined ? path : `${options.prefix}/${path}`
+      const owned = { target, mtime: MTIME, uid: 0, gid: 0 }
       if (entry.isDirectory()) {
-        sources.push({ type: 'content', content: null, ...owned, target: `${path}/`, mode: 0o755 })
+        sources.push({ type: 'content', content: null, ...owned, target: `${target}/`, mode: 0o755 })
         await visit(path)
       } else if (entry.isFile()) {
         const { mode, size } = await stat(join(dir, path))

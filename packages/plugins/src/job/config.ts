@@ -17,6 +17,7 @@ const INHERITED = [
   'HTTP_PROXY',
   'NO_PROXY',
   'NODE_EXTRA_CA_CERTS',
+  'TENON_LENT_PATHS',
 ]
 
 export async function readJobConfig(env: Record<string, string | undefined>): Promise<JobConfig> {

@@ -17,6 +17,13 @@ export const PLUGIN_ERROR_CODES = [
   'outputs_invalid', // what a script left behind is not what it may leave
   'host_unreachable', // the local sandbox's supervisor does not answer
   'host_refused', // it said no, or a unit did not get healthy
+  'source_missing', // the component has no source that its type can build from
+  'source_unreachable', // the repository, its ref or its folder cannot be had
+  'source_refused', // the source holds what may not be built from: a way out of it, a bomb, a device
+  'dependency_missing', // something the source needs cannot be had: a chart, a provider
+  'image_unresolved', // an image that is named cannot be pinned to a digest
+  'tool_missing', // the job has no program that this work needs
+  'tool_failed', // such a program ended with a code that is not 0, or took too long
   'canceled',
 ] as const
 
@@ -45,6 +52,10 @@ export function asPluginError(error: unknown): PluginError {
   if (isPluginError(error)) return error
   const message = error instanceof Error ? error.message : String(error)
   if (error instanceof Error && error.name === 'OciError' && 'code' in error) {
+    if (error.code === 'ARCHIVE_REFUSED') {
+      const remedy = 'Take out what is named here, or ignore it, and send the source again.'
+      return new PluginError('source_refused', `${String(error.code)}: ${message}`, remedy, error)
+    }
     const remedy = 'Check that the registry runs and still holds the content, then try again.'
     return new PluginError('registry_failed', `${String(error.code)}: ${message}`, remedy, error)
   }

@@ -16,7 +16,7 @@ import {
 } from '@tenon/oci'
 import { MEDIA_TYPES } from '@tenon/protocol'
 import { serveJobApi, soon, type JobApiServer, type JobRecord } from './job-api-server.ts'
-import { bundlePrograms, startProgram, type RunningProgram } from './programs.ts'
+import { bundlePrograms, startProgram, type PluginName, type RunningProgram } from './programs.ts'
 
 export const INSTALL_ID = 'ins_00000000000000000000000001'
 
@@ -68,7 +68,7 @@ export class JobWorld {
   }
 
   /** One of our own plugins, as its artifact. */
-  async pushPlugin(to: TestRegistry, name: 'script' | 'sandbox-local'): Promise<ManifestOperation['plugin']> {
+  async pushPlugin(to: TestRegistry, name: PluginName): Promise<ManifestOperation['plugin']> {
     const repository = `plugins/${name}`
     const digest = await this.pushFolder(
       to,
@@ -112,7 +112,10 @@ export class JobWorld {
   }
 
   /** The job program, as the process runtime starts it. */
-  async startJob(api: JobApiServer): Promise<RunningProgram & { folder: string }> {
+  async startJob(
+    api: JobApiServer,
+    more: Record<string, string> = {},
+  ): Promise<RunningProgram & { folder: string }> {
     const folder = this.#path('job')
     await mkdir(folder)
     const tokenFile = join(folder, 'token')
@@ -120,7 +123,7 @@ export class JobWorld {
     const env = { TENON_JOB_URL: `unix:${api.socketPath}`, TENON_JOB_TOKEN_FILE: tokenFile }
     const program = this.spawn(
       [join(this.programs, 'job.mjs')],
-      { ...env, HOME: folder, TMPDIR: folder },
+      { ...env, HOME: folder, TMPDIR: folder, ...more },
       folder,
     )
     return { ...program, folder }

@@ -11,13 +11,29 @@ const PROGRAMS = {
   registry: 'packages/oci/src/main.ts',
   'local-host': 'packages/local-host/src/main.ts',
   'tenon-host': 'packages/local-host/src/tenon-host.ts',
-  'plugins/script/main': 'packages/plugins/src/script/plugin.ts',
-  'plugins/sandbox-local/main': 'packages/plugins/src/sandbox-local/plugin.ts',
 }
+
+/** By the name of the plugin, its folder. */
+const PLUGINS = {
+  script: 'script',
+  'sandbox-local': 'sandbox-local',
+  container_image: 'container-image',
+  docker_build: 'docker-build',
+  helm_chart: 'helm-chart',
+  kubernetes_manifest: 'kubernetes-manifest',
+  plugin: 'plugin-build',
+  terraform_module: 'terraform-module',
+}
+export type PluginName = keyof typeof PLUGINS
 
 /** The programs as they are shipped: one file each, plugins with their plugin.json. */
 export async function bundlePrograms(outdir: string): Promise<void> {
-  const entries = Object.entries(PROGRAMS).map(([name, path]) => [name, join(ROOT, path)] as const)
+  const plugins = Object.entries(PLUGINS).map(
+    ([name, folder]) => [`plugins/${name}/main`, `packages/plugins/src/${folder}/plugin.ts`] as const,
+  )
+  const entries = [...Object.entries(PROGRAMS), ...plugins].map(
+    ([name, path]) => [name, join(ROOT, path)] as const,
+  )
   const require = "import { createRequire as r } from 'node:module'; const require = r(import.meta.url);"
   await build({
     entryPoints: Object.fromEntries(entries),
@@ -30,8 +46,8 @@ export async function bundlePrograms(outdir: string): Promise<void> {
     logLevel: 'error',
     banner: { js: require },
   })
-  for (const name of ['script', 'sandbox-local']) {
-    const source = join(ROOT, 'packages/plugins/src', name, 'plugin.json')
+  for (const [name, folder] of Object.entries(PLUGINS)) {
+    const source = join(ROOT, 'packages/plugins/src', folder, 'plugin.json')
     await copyFile(source, join(outdir, 'plugins', name, 'plugin.json'))
   }
 }

@@ -1,0 +1,11 @@
+import { pluginDescription } from '@tenon/protocol'
+import type { Plugin } from '../sdk/plugin.ts'
+import { build } from './build.ts'
+import description from './plugin.json' with { type: 'json' }
+
+/** The component type `helm_chart`: a chart, packed as Helm's own OCI artifact. */
+const helmChartPlugin: Plugin = {
+  description: pluginDescription.parse(description),
+  operations: { build },
+}
+export default helmChartPlugin

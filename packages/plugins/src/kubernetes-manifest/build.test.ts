@@ -1,0 +1,95 @@
+import { join } from 'node:path'
+import { MEDIA_TYPES } from '@tenon/protocol'
+import { pullArtifactLayers, type Digest } from '@tenon/oci'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createBuildWorld, type BuildWorld } from '../testing/build-world.ts'
+import { deployment } from '../testing/charts.ts'
+import { hostOf, pushImage } from '../testing/images.ts'
+import type { TestRegistry } from '../testing/job-world.ts'
+import { pathWith, testTool } from '../testing/tools.ts'
+
+describe('the component type kubernetes_manifest', () => {
+  let world: BuildWorld
+  let images: TestRegistry
+  const digests: Record<string, string> = {}
+
+  beforeAll(async () => {
+    world = await createBuildWorld('kubernetes_manifest')
+    images = await world.world.registry({ authorize: async () => ({ ok: true }) })
+    for (const tag of ['v1', 'v2']) digests[tag] = await pushImage(images, 'acme/web', tag)
+  })
+  afterAll(() => world.close())
+
+  const image = (tag: string) => `${hostOf(images)}/acme/web:${tag}`
+
+  it('packs a manifest that is written in the configuration, the same every time, with its images', async () => {
+    const manifest = `${deployment(image('v1'))}---\n${deployment('{{ .nuon.components.api.outputs.image }}', 'api')}`
+    const component = { namespace: 'default', manifest }
+    const first = await world.build({ component, images: [image('v2')] })
+    expect(first.output).toContain('build succeeded')
+    expect(first.data).toMatchObject({
+      mediaType: MEDIA_TYPES.kubernetesManifest,
+      closureFrom: 'rendered',
+      closure: [
+        { image: image('v1'), digest: digests['v1'] },
+        { image: image('v2'), digest: digests['v2'] },
+      ],
+    })
+    expect(first.output).toMatch(
+      /note: the image of manifest.yaml: Deployment api, .* is known only in the install/,
+    )
+    expect((await world.build({ component, images: [image('v2')] })).data).toEqual(first.data)
+    const { manifest: stored } = await pullArtifactLayers({
+      client: world.vendor.client,
+      repository: 'apps/demo/part',
+      digest: first.data['digest'] as Digest,
+      artifactType: MEDIA_TYPES.kubernetesManifest,
+    })
+    expect(JSON.parse(stored.annotations?.['dev.tenon.closure'] ?? '')).toEqual(first.data['closure'])
+    const other = await world.build({ component, images: [] })
+    expect(other.data['digest']).not.toBe(first.data['digest'])
+  })
+
+  it('names the file and the place of an image that cannot be pinned', async () => {
+    const { data, output } = await world.build({ files: { 'k8s/web.yaml': deployment(image('absent')) } })
+    expect(data).toEqual({ code: 'image_unresolved' })
+    expect(output).toContain('named by k8s/web.yaml: Deployment web, spec.template.spec.containers[0].image')
+  })
+
+  it('refuses what is no YAML, a way out of the source, and both kinds at once', async () => {
+    const broken = await world.build({ files: { 'a.yaml': 'a: [1' } })
+    expect(broken.data).toEqual({ code: 'artifact_invalid' })
+    const out = await world.build({ files: { 'a.yaml': '' }, component: { kustomize: { path: '../..' } } })
+    expect(out.data).toEqual({ code: 'source_refused' })
+    const both = await world.build({ component: { manifest: 'a: 1', kustomize: { path: '.' } } })
+    expect(both.data).toEqual({ code: 'config_invalid' })
+  })
+
+  describe('with a kustomization', () => {
+    const files = () => ({
+      'base/kustomization.yaml': 'resources: [web.yaml]\n',
+      'base/web.yaml': deployment(image('v1')),
+      'overlays/eu/kustomization.yaml': `resources: [../../base]\nimages:\n  - { name: ${hostOf(images)}/acme/web, newTag: v2 }\n`,
+    })
+    const component = { kustomize: { path: './overlays/eu' } }
+
+    it.skipIf(testTool('kubectl') === undefined)(
+      'finds the images as kubectl renders it (skipped where scripts/test-tools.mjs did not run)',
+      async () => {
+        const PATH = pathWith(join(world.world.dir, 'with-kubectl'), { kubectl: testTool('kubectl') })
+        const { data } = await world.build({ files: files(), component, env: { PATH } })
+        expect(data).toMatchObject({
+          closureFrom: 'rendered',
+          closure: [{ image: image('v2'), digest: digests['v2'] }],
+        })
+      },
+    )
+
+    it('looks into the files where there is no kubectl, and says so', async () => {
+      const PATH = pathWith(join(world.world.dir, 'without-kubectl'), {})
+      const { data, output } = await world.build({ files: files(), component, env: { PATH } })
+      expect(output).toContain('warning: this job has no kubectl')
+      expect(data).toMatchObject({ closureFrom: 'static', closure: [{ image: image('v1') }] })
+    })
+  })
+})

@@ -1,0 +1,11 @@
+import { pluginDescription } from '@tenon/protocol'
+import type { Plugin } from '../sdk/plugin.ts'
+import { build } from './build.ts'
+import description from './plugin.json' with { type: 'json' }
+
+/** The component type `terraform_module`: a module with the providers it needs. */
+const terraformModulePlugin: Plugin = {
+  description: pluginDescription.parse(description),
+  operations: { build },
+}
+export default terraformModulePlugin
