@@ -4,6 +4,7 @@ import type { CredentialDesk } from './credentials.ts'
 import type { Identity } from './identity.ts'
 import type { JobDesk } from './job-api/routes.ts'
 import type { JobLife } from './job-life.ts'
+import { cacheDirOf } from './job-spec.ts'
 import type { Journal } from './journal.ts'
 import type { JournalEntry } from './journal-state.ts'
 import { installRegistryBearer } from './registry-access.ts'
@@ -31,7 +32,8 @@ export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
     ...id,
     manifest,
     context: (waitMs) => jobContextOf(context, life, waitMs),
-    credential: async (want, waitMs) => absolute(context, await credentials.request(id, want, waitMs)),
+    credential: async (want, waitMs, artifact) =>
+      absolute(context, await credentials.request(id, want, waitMs, artifact)),
     secret: async (name) => decode(await store?.get('secret', name)),
     outputsOf: async (component) => {
       const text = decode(await store?.get('output', component))
@@ -55,12 +57,15 @@ export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
 
 async function jobContextOf(context: JobDeskContext, life: JobLife, waitMs: number): Promise<JobContext> {
   const { config, identity } = context
+  const cacheDir = cacheDirOf(config.dir, life.manifest)
   return {
     installId: identity.installId,
     registry: await registryOf(context, life, waitMs),
     hostSocket: config.hostSocket ?? null,
     serverUrl: config.serverUrl,
     programs: config.programs,
+    serverKeys: Object.fromEntries(identity.pinnedKeys),
+    ...(cacheDir === undefined ? {} : { cacheDir }),
   }
 }
 
@@ -82,7 +87,13 @@ async function registryOf(
 
 function absolute<C extends JobCredential>(context: JobDeskContext, credential: C): C {
   if (credential.want !== 'registry') return credential
-  return { ...credential, registry: new URL(credential.registry, context.config.serverUrl).href }
+  const at = (path: string) => new URL(path, context.config.serverUrl).href
+  const { oneTime } = credential
+  return {
+    ...credential,
+    registry: at(credential.registry),
+    ...(oneTime === undefined ? {} : { oneTime: { ...oneTime, url: at(oneTime.url) } }),
+  }
 }
 
 function decode(bytes: Uint8Array | undefined): string | undefined {

@@ -1,10 +1,12 @@
 import type { IncomingMessage } from 'node:http'
 import type { JobManifest } from '@tenon/core'
 import {
+  attestationRequest,
   jobOutputs,
   jobProgress,
   jobResult,
   name,
+  type AttestationRequest,
   type JobContext,
   type JobCredential,
   type JobResult,
@@ -28,6 +30,7 @@ export interface JobDesk {
   credential<W extends JobCredential['want']>(
     want: W,
     waitMs: number,
+    artifact?: AttestationRequest,
   ): Promise<Extract<JobCredential, { want: W }>>
   /** Undefined when the install has none of that name, or this agent has no install. */
   secret(name: string): Promise<string | undefined>
@@ -62,6 +65,7 @@ const routes: Route[] = [
     handle: ({ desk }) => desk.credential('registry', CREDENTIAL_WAIT_MS),
   },
   { method: 'POST', path: /^\/v1\/credentials\/join-token$/, handle: postJoinToken },
+  { method: 'POST', path: /^\/v1\/attestations$/, handle: postAttestation },
   { method: 'PUT', path: /^\/v1\/progress$/, handle: putProgress },
   { method: 'PUT', path: /^\/v1\/outputs$/, handle: putOutputs },
   { method: 'PUT', path: /^\/v1\/result$/, handle: putResult },
@@ -137,6 +141,13 @@ async function postJoinToken({ desk }: Call): Promise<unknown> {
     throw new JobApiError('forbidden', 'Only a sandbox job may have a join token.', 'Do without it.')
   }
   return desk.credential('join-token', CREDENTIAL_WAIT_MS)
+}
+
+async function postAttestation({ desk, request }: Call): Promise<unknown> {
+  if (desk.manifest.kind !== 'build') {
+    throw new JobApiError('forbidden', 'Only what a build job made is signed.', 'Do without it.')
+  }
+  return desk.credential('attestation', CREDENTIAL_WAIT_MS, await readBody(request, attestationRequest))
 }
 
 async function putProgress({ desk, request }: Call): Promise<void> {

@@ -14,6 +14,7 @@ import type {
   StepStatus,
   UserRole,
 } from '@tenon/core'
+import type { RepositoryGrant } from '@tenon/oci'
 import type { ColumnType, Generated, GeneratedAlways } from 'kysely'
 
 /** The tables, column for column as in the migrations. Timestamps are ISO strings, bigints are numbers. */
@@ -58,6 +59,15 @@ export interface Database {
     ciphertext: Buffer
     set_at: string
     delivered_at: string | null
+  }
+  registry_token: {
+    secret_hash: string
+    job_id: string
+    fence: number
+    grants: JsonColumn<RepositoryGrant[]>
+    created_at: string
+    expires_at: string
+    redeemed_at: string | null
   }
   audit_entry: { chain: string; seq: number; body: string; hash: string; action: GeneratedAlways<string> }
   audit_head: { chain: string; seq: number; hash: string }
