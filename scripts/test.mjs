@@ -36,6 +36,7 @@ async function absentParts() {
     ['podman', [['podman', '--version']]],
     ['skopeo', [['skopeo', '--version']]],
     ['docker-registry', [['docker-registry', '--version']]],
+    ['cosign', [['cosign', 'version']]],
   ]
   const found = await Promise.all(parts.map(async ([name, commands]) => [name, await whyAbsent(commands)]))
   return found.filter(([, why]) => why !== undefined)
