@@ -37,6 +37,7 @@ async function absentParts() {
     ['skopeo', [['skopeo', '--version']]],
     ['terraform', [['terraform', 'version']]],
     ['docker-registry', [['docker-registry', '--version']]],
+    ['cosign', [['cosign', 'version']]],
   ]
   const found = await Promise.all(parts.map(async ([name, commands]) => [name, await whyAbsent(commands)]))
   return found.filter(([, why]) => why !== undefined)

@@ -208,6 +208,7 @@ class RunningAgent implements Agent {
         apiSocket: socket,
         hostSocket: config.hostSocket,
         lentPaths: config.lentPaths,
+        agentDir: config.dir,
         isContainer: runtime.name === 'docker' || runtime.name === 'kubernetes',
         isFake: runtime.name === 'fake',
       },

@@ -1,4 +1,4 @@
-import type { AgentFrame, JobCredential } from '@tenon/protocol'
+import type { AgentFrame, AttestationRequest, JobCredential } from '@tenon/protocol'
 import { AgentError } from './errors.ts'
 
 type Want = JobCredential['want']
@@ -24,9 +24,12 @@ export class CredentialDesk {
     job: { jobId: string; fence: number },
     want: W,
     waitMs: number,
+    artifact?: AttestationRequest,
   ): Promise<Extract<JobCredential, { want: W }>> {
     const requestId = this.#next++
-    const frame = { type: 'credential.request' as const, requestId, jobId: job.jobId, fence: job.fence, want }
+    const { jobId, fence } = job
+    const about = artifact === undefined ? {} : { artifact }
+    const frame = { type: 'credential.request' as const, requestId, jobId, fence, want, ...about }
     return new Promise<JobCredential>((resolve, reject) => {
       const timer = setTimeout(() => this.#take(requestId)?.reject(away()), waitMs)
       this.#pending.set(requestId, { frame, resolve, reject, timer })

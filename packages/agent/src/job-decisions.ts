@@ -3,6 +3,7 @@ import {
   type HeldJob,
   type JobEndReason,
   type JobManifest,
+  type Json,
   type ManifestTarget,
   type RefusalCode,
   type SignedDocument,
@@ -116,4 +117,34 @@ export function orphans(jobs: ReadonlyMap<string, JobRecord>, found: readonly Jo
 export function heldState(record: JobRecord): HeldJob['state'] {
   if (record.finished) return 'finished'
   return record.startedAt === null ? 'accepted' : 'running'
+}
+
+/** Every digest that a sync was about, and what became of it. */
+export function syncedDetails(
+  manifest: JobManifest,
+  report: { outcome: string; message: string; result: { [key: string]: unknown } },
+): { [key: string]: Json } {
+  const told = report.result['artifacts']
+  const known = new Map((Array.isArray(told) ? told : []).map((each: SyncedArtifact) => [each.digest, each]))
+  const artifacts = manifest.operations.flatMap((operation) => operation.artifacts)
+  return {
+    fence: manifest.fence,
+    outcome: report.outcome,
+    message: report.outcome === 'succeeded' ? '' : report.message.slice(0, 300),
+    artifacts: artifacts.map(({ repository, digest }) => {
+      const {
+        outcome = report.outcome === 'succeeded' ? 'synced' : 'failed',
+        code = null,
+        bytesCopied = 0,
+      } = known.get(digest) ?? {}
+      return { repository, digest, outcome, code, bytesCopied }
+    }),
+  }
+}
+
+interface SyncedArtifact {
+  digest?: string
+  outcome?: string
+  code?: string | null
+  bytesCopied?: number
 }

@@ -5,6 +5,7 @@ import type { CredentialDesk } from './credentials.ts'
 import type { Identity } from './identity.ts'
 import type { JobDesk } from './job-api/route.ts'
 import type { JobLife } from './job-life.ts'
+import { cacheDirOf } from './job-spec.ts'
 import type { Journal } from './journal.ts'
 import type { JournalEntry } from './journal-state.ts'
 import { textsOf } from './masking/given-secrets.ts'
@@ -36,9 +37,9 @@ export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
     manifest,
     terraform: store && createTerraformDesk({ journal, store, stateLockHolder }, life),
     context: (waitMs) => jobContextOf(context, life, waitMs),
-    credential: async (want, waitMs) => {
-      const credential = absolute(context, await credentials.request(id, want, waitMs))
-      await life.give([secretOf(credential)])
+    credential: async (want, waitMs, artifact) => {
+      const credential = absolute(context, await credentials.request(id, want, waitMs, artifact))
+      await life.give(secretsOf(credential))
       return credential
     },
     secret: async (name) => {
@@ -75,12 +76,15 @@ export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
 
 async function jobContextOf(context: JobDeskContext, life: JobLife, waitMs: number): Promise<JobContext> {
   const { config, identity } = context
+  const cacheDir = cacheDirOf(config.dir, life.manifest)
   return {
     installId: identity.installId,
     registry: await registryOf(context, life, waitMs),
     hostSocket: config.hostSocket ?? null,
     serverUrl: config.serverUrl,
     programs: config.programs,
+    serverKeys: Object.fromEntries(identity.pinnedKeys),
+    ...(cacheDir === undefined ? {} : { cacheDir }),
   }
 }
 
@@ -104,11 +108,19 @@ async function registryOf(
 
 function absolute<C extends JobCredential>(context: JobDeskContext, credential: C): C {
   if (credential.want !== 'registry') return credential
-  return { ...credential, registry: new URL(credential.registry, context.config.serverUrl).href }
+  const at = (path: string) => new URL(path, context.config.serverUrl).href
+  const { oneTime } = credential
+  return {
+    ...credential,
+    registry: at(credential.registry),
+    ...(oneTime === undefined ? {} : { oneTime: { ...oneTime, url: at(oneTime.url) } }),
+  }
 }
 
-function secretOf(credential: JobCredential): string {
-  return credential.want === 'registry' ? credential.bearer : credential.joinToken
+function secretsOf(credential: JobCredential): string[] {
+  if (credential.want === 'join-token') return [credential.joinToken]
+  if (credential.want === 'attestation') return []
+  return [credential.bearer, credential.oneTime?.password].filter((secret) => secret !== undefined)
 }
 
 function sensitiveTexts(outputs: z.infer<typeof jobOutputs>): string[] {

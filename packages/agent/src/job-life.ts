@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { chmod, mkdir } from 'node:fs/promises'
 import {
   describeShortage,
   documentDigest,
@@ -12,8 +13,15 @@ import type { Logger } from 'pino'
 import { sha256 } from './crypto.ts'
 import type { EventOutbox } from './event-outbox.ts'
 import { messageOf } from './errors.ts'
-import { decideOutcome, heldState, namingTheCustomer, type JobEnd, type Recovery } from './job-decisions.ts'
-import { buildJobSpec, type JobSpecSettings } from './job-spec.ts'
+import {
+  decideOutcome,
+  heldState,
+  namingTheCustomer,
+  syncedDetails,
+  type JobEnd,
+  type Recovery,
+} from './job-decisions.ts'
+import { buildJobSpec, cacheDirOf, type JobSpecSettings } from './job-spec.ts'
 import type { Journal } from './journal.ts'
 import type { JobRecord, JournalEntry, JournalState } from './journal-state.ts'
 import type { LogShipper } from './log-shipper.ts'
@@ -195,6 +203,7 @@ export class JobLife {
     await journal.append({ type: 'starting', ...this.id, at, tokenHash, ...(given ? { given } : {}) })
     if (this.#canceled.signal.aborted) return canceledBeforeStart()
     try {
+      await makeCacheDir(cacheDirOf(spec.agentDir, this.manifest))
       this.#handle = await runtime.start(buildJobSpec(this.manifest, token, spec))
       return undefined
     } catch (error) {
@@ -237,7 +246,7 @@ export class JobLife {
   }
 
   async #report(end: JobEnd): Promise<void> {
-    const { journal, sign, agentId, clock } = this.#context
+    const { journal, sign, agentId, clock, events } = this.#context
     const { record } = this
     const logBytes = await this.#countLog()
     if (this.#left.signal.aborted) return
@@ -254,6 +263,8 @@ export class JobLife {
       finishedAt: new Date(clock()).toISOString(),
     })
     const signature = sign(signingBytes('job-report/1', report))
+    if (this.manifest.kind === 'sync')
+      await events.raise('agent.synced', record.jobId, syncedDetails(this.manifest, report))
     await journal.append({ type: 'finished', ...this.id, report, signature })
     this.#log.info({ outcome: report.outcome, reason: report.reason }, 'job ended')
   }
@@ -283,6 +294,13 @@ export class JobLife {
 
 function placeOf({ jobId, kind, limits: { memoryBytes, cpus } }: JobManifest): Holder {
   return { jobId, kind, memoryBytes, cpus }
+}
+
+/** The agent's folder lets nobody in; a container's own user must still be able to write this one. */
+async function makeCacheDir(dir: string | undefined): Promise<void> {
+  if (dir === undefined) return
+  await mkdir(dir, { recursive: true })
+  await chmod(dir, 0o777)
 }
 
 function canceledBeforeStart(): JobEnd {

@@ -11,15 +11,24 @@ export interface JobSpecSettings {
   apiSocket: string
   hostSocket: string | undefined
   lentPaths: string[]
+  /** The agent's own folder, in which it keeps what a sync notes for the next one. */
+  agentDir: string
   /** An engine runs its image's own program, which the image brings with it. */
   isContainer: boolean
   /** The fake runtime takes its behaviour from the component's configuration. */
   isFake: boolean
 }
 
+/** Pure: the folder that the syncs of one component share, one after the other; other jobs have none. */
+export function cacheDirOf(agentDir: string, manifest: JobManifest): string | undefined {
+  if (manifest.kind !== 'sync') return undefined
+  return path.join(agentDir, 'sync', manifest.operations[0]?.component ?? 'none')
+}
+
 /** Pure: everything a job gets. A job starts in its own folder, so its token's file is named from there. */
 export function buildJobSpec(manifest: JobManifest, token: string, settings: JobSpecSettings): JobSpec {
   const { programs, apiSocket, hostSocket } = settings
+  const cacheDir = cacheDirOf(settings.agentDir, manifest)
   return {
     jobId: manifest.jobId,
     fence: manifest.fence,
@@ -37,6 +46,7 @@ export function buildJobSpec(manifest: JobManifest, token: string, settings: Job
       { path: path.dirname(apiSocket), writable: false },
       ...(settings.isContainer ? [] : [{ path: programs, writable: false }]),
       ...(hostSocket === undefined ? [] : [{ path: path.dirname(hostSocket), writable: false }]),
+      ...(cacheDir === undefined ? [] : [{ path: cacheDir, writable: true }]),
       ...(manifest.kind === 'sandbox' || isLentTo(manifest, settings)
         ? settings.lentPaths.map((lent) => ({ path: lent, writable: manifest.kind === 'sandbox' }))
         : []),

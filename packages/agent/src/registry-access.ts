@@ -15,17 +15,26 @@ export interface RegistrySettings {
 export interface RepositoryGrant {
   name: string
   actions: ('pull' | 'push')[]
+  /** Only these artifacts, with everything that belongs to them. */
+  roots?: string[]
 }
 
-/** Pure: a sync writes the install registry, everything else reads what its manifest names. */
+/** Pure: a sync writes the repositories that its manifest names, everything else reads the artifacts it names. */
 export function grantsFor(manifest: JobManifest): RepositoryGrant[] {
-  if (manifest.kind === 'sync') return [{ name: '*', actions: ['pull', 'push'] }]
-  const names = new Set<string>()
+  const named = new Map<string, Set<string>>()
+  const name = (repository: string, digest: string) =>
+    named.set(repository, (named.get(repository) ?? new Set()).add(digest))
   for (const { plugin, artifacts } of manifest.operations) {
-    if (plugin.digest !== null) names.add(plugin.repository)
-    for (const { repository } of artifacts) names.add(repository)
+    if (plugin.digest !== null) name(plugin.repository, plugin.digest)
+    for (const { repository, digest } of artifacts) name(repository, digest)
   }
-  return [...names].map((name) => ({ name, actions: ['pull'] }))
+  if (manifest.kind === 'sync')
+    // Layers that another component has brought already are mounted, not sent again.
+    return [
+      ...[...named.keys()].map((each): RepositoryGrant => ({ name: each, actions: ['pull', 'push'] })),
+      { name: '*', actions: ['pull'] },
+    ]
+  return [...named].map(([each, roots]) => ({ name: each, actions: ['pull'], roots: [...roots] }))
 }
 
 /** A short bearer of the install registry for one job. */

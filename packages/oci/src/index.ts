@@ -24,6 +24,7 @@ export { proxyDispatcher } from './client/proxy.ts'
 export type { ReferrerOptions } from './client/listings.ts'
 export type { RetryPolicy } from './client/retry.ts'
 export type { RegistryClientOptions } from './client/transport.ts'
+export { redeemToken } from './client/token-flow.ts'
 export { createUploadSessions } from './client/upload-sessions.ts'
 export { copyArtifact } from './copy/copy-artifact.ts'
 export type { ArtifactStore, CopyEnd, CopyOptions, CopyResult } from './copy/copy-artifact.ts'
@@ -41,7 +42,7 @@ export type { GarbageOptions, GarbageReport } from './garbage.ts'
 export { isImageName, parseImageName, registryUrl, wholeImageName } from './image-name.ts'
 export { exportLayout, exportLayoutTar, importLayout, importLayoutTar } from './layout/layout.ts'
 export type { ExportOptions, ImportOptions } from './layout/layout.ts'
-export { isIndexMediaType, manifestBlobs, mediaTypes, parseManifest } from './manifest.ts'
+export { isIndexMediaType, manifestBlobs, mediaTypes, namedInAnnotation, parseManifest } from './manifest.ts'
 export type { Descriptor, OciManifest } from './manifest.ts'
 export { formatPlatform, parsePlatform, selectPlatform } from './platform.ts'
 export type { Platform } from './platform.ts'
@@ -56,14 +57,23 @@ export {
   parseTag,
 } from './reference.ts'
 export type { Digest, ImageReference } from './reference.ts'
-export type { AccessDecision, AccessRequest, Authorize, RegistryAction } from './registry/access.ts'
-export type { RegistryEvent } from './registry/exchange.ts'
+export type {
+  AccessDecision,
+  AccessRefusal,
+  AccessRequest,
+  Authorize,
+  RegistryAction,
+} from './registry/access.ts'
+export { createClosures } from './registry/closures.ts'
+export type { Closures, ClosuresOptions } from './registry/closures.ts'
+export type { Redeem, RegistryEvent } from './registry/exchange.ts'
 export { createRegistryHandler } from './registry/handler.ts'
 export type { RegistryHandler, RegistryLogRecord, RegistryOptions } from './registry/handler.ts'
+export { RegistryRefusal } from './registry/respond.ts'
 export { startRegistryServer } from './registry/server.ts'
 export type { RegistryServer, RegistryServerOptions } from './registry/server.ts'
 export { authorizeWith, createTokenIssuer } from './registry/token.ts'
-export type { Grant, RepositoryGrant, TokenCheck, TokenIssuer } from './registry/token.ts'
+export type { Grant, RepositoryGrant, TokenCheck, TokenChecks, TokenIssuer } from './registry/token.ts'
 export { createFileStorage } from './storage/file-storage.ts'
 export type { FileStorageOptions } from './storage/file-storage.ts'
 export type {

@@ -1,11 +1,21 @@
 import { readFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
-import { authorizeWith, createTokenIssuer, startRegistryServer } from './index.ts'
+import {
+  authorizeWith,
+  createClosures,
+  createFileStorage,
+  createTokenIssuer,
+  namedInAnnotation,
+  startRegistryServer,
+} from './index.ts'
 import { createTokenEndpoint } from './token-endpoint.ts'
 
 const USAGE = `Usage: registry --dir DIR --port PORT --key-file FILE [--host 127.0.0.1]
 or TENON_REGISTRY_DIR, TENON_REGISTRY_PORT, TENON_REGISTRY_KEY_FILE, TENON_REGISTRY_HOST.
 The key file holds at least 32 random bytes as base64url text.`
+
+/** The annotation in which builds list the images that an artifact needs. */
+const CLOSURE = 'dev.tenon.closure'
 
 interface RegistryConfig {
   dir: string
@@ -29,11 +39,14 @@ const readConfig = async (env: NodeJS.ProcessEnv): Promise<RegistryConfig> => {
 try {
   const { dir, port, host, key } = await readConfig(process.env)
   const issuer = createTokenIssuer(key)
+  const storage = await createFileStorage(dir)
+  const closures = createClosures({ storage, named: namedInAnnotation(CLOSURE), now: Date.now })
   const registry = await startRegistryServer({
     dir,
+    storage,
     port,
     host,
-    authorize: authorizeWith(issuer, Date.now),
+    authorize: authorizeWith(issuer, Date.now, { closures }),
     beside: createTokenEndpoint({ key, issuer, now: Date.now }),
     log: ({ level, error, method, path }) => {
       if (level === 'error') console.error(`${method} ${path} failed:`, error)

@@ -57,6 +57,29 @@ export const referrerDescriptor = (manifest: OciManifest, digest: Digest, size: 
 export const manifestBlobs = (manifest: OciManifest): Descriptor[] =>
   manifest.config === undefined ? manifest.layers : [manifest.config, ...manifest.layers]
 
+/** Reads a list of `{ digest }` in JSON from an annotation; one that is no such list is refused. */
+export const namedInAnnotation =
+  (annotation: string) =>
+  (manifest: OciManifest): Digest[] => {
+    const text = manifest.annotations?.[annotation]
+    if (text === undefined) return []
+    const list: unknown = parseJson(text)
+    const digests = Array.isArray(list)
+      ? list.map((item) => (isObject(item) ? item['digest'] : undefined))
+      : []
+    if (Array.isArray(list) && digests.every((digest) => typeof digest === 'string' && isDigest(digest)))
+      return digests as Digest[]
+    throw invalid(`its annotation ${annotation} is no list of digests`)
+  }
+
+const parseJson = (text: string): unknown => {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
 /** Reads untrusted bytes; everything that is kept has been checked for its type and grammar. */
 export const parseManifest = (mediaType: string, bytes: Uint8Array): OciManifest => {
   if (!isManifestMediaType(mediaType))

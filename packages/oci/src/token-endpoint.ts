@@ -105,10 +105,15 @@ const readRequest = (body: unknown): Grant & { ttlSeconds: number } => {
 const readGrant = (value: unknown): RepositoryGrant => {
   const isObject = typeof value === 'object' && value !== null
   if (!isObject || !isRepositoryGrant(value as RepositoryGrant)) {
-    throw bad('each repository has a name, its actions (pull, push) and perhaps digests')
+    throw bad('each repository has a name, its actions (pull, push) and perhaps digests or roots')
   }
-  const { name, actions, digests } = value as RepositoryGrant
-  return { name, actions, ...(digests === undefined ? {} : { digests }) }
+  const { name, actions, digests, roots } = value as RepositoryGrant
+  return {
+    name,
+    actions,
+    ...(digests === undefined ? {} : { digests }),
+    ...(roots === undefined ? {} : { roots }),
+  }
 }
 
 const bad = (why: string): RegistryRefusal =>

@@ -71,6 +71,22 @@ export const agentEvent = z.strictObject({
 })
 export type AgentEvent = z.infer<typeof agentEvent>
 
+/** What a build pushed, for the server to sign. The server reads the content itself; only `materials` are the job's word. */
+export const attestationRequest = z.strictObject({
+  digest,
+  mediaType: text(255),
+  size: z.int().nonnegative(),
+  materials: z
+    .array(
+      z.strictObject({
+        uri: text(500),
+        digest: z.record(z.string().max(32), z.string().max(200)),
+      }),
+    )
+    .max(200),
+})
+export type AttestationRequest = z.infer<typeof attestationRequest>
+
 export const runtimeInfo = z.strictObject({
   name: text(40),
   confinement: text(500),
@@ -138,7 +154,9 @@ export const agentFrame = z.discriminatedUnion('type', [
     type: z.literal('credential.request'),
     requestId: z.int().positive(),
     ...job,
-    want: z.enum(['registry', 'join-token']),
+    want: z.enum(['registry', 'join-token', 'attestation']),
+    /** What is to be attested; with `attestation` only. */
+    artifact: attestationRequest.optional(),
   }),
   z.strictObject({
     type: z.literal('secret.stored'),
@@ -221,6 +239,12 @@ export const registryCredential = z.object({
   bearer: z.string(),
   repositories: z.array(z.object({ name: repository, actions: z.array(z.enum(['pull', 'push'])) })),
   expiresAt: timestamp,
+  /** Of a sync: redeemed once, at `url` (as `registry`) by basic authentication, for the bearer; `bearer` is then empty. */
+  oneTime: z.object({ url: z.string(), username: z.string(), password: z.string() }).optional(),
+  /** What the server wishes its registry to be spared to. */
+  pace: z
+    .object({ concurrent: z.int().positive(), bytesPerSecond: z.number().positive().optional() })
+    .optional(),
 })
 
 /** For a sandbox job: what the new install agent enrols with. */
@@ -230,5 +254,13 @@ export const joinCredential = z.object({
   expiresAt: timestamp,
 })
 
-const credential = z.discriminatedUnion('want', [registryCredential, joinCredential])
+/** Sigstore bundles (JSON text) over the artifact: its signature and its provenance. */
+export const attestationCredential = z.object({
+  want: z.literal('attestation'),
+  repository,
+  subject: z.object({ digest, mediaType: z.string(), size: z.int().nonnegative() }),
+  bundles: z.array(z.object({ predicateType: z.string(), text: z.string().max(500_000) })).max(10),
+})
+
+const credential = z.discriminatedUnion('want', [registryCredential, joinCredential, attestationCredential])
 export type JobCredential = z.infer<typeof credential>

@@ -11,6 +11,8 @@ import { clippedText, digest, jsonObject } from './scalars.ts'
  *   GET  /v1/outputs/:component    outputs of another component             → jobOutputs, with sensitive values
  *   POST /v1/credentials/registry  access to the vendor registry            → registryCredential, `registry` made absolute
  *   POST /v1/credentials/join-token  for a sandbox job                      → joinCredential
+ *   POST /v1/attestations          attestationRequest: the server's signature and provenance of what a build pushed
+ *                                                                           → attestationCredential
  *   PUT  /v1/progress              jobProgress
  *   PUT  /v1/outputs               jobOutputs of the operation's component
  *   PUT  /v1/result                jobResult
@@ -30,6 +32,10 @@ export const jobContext = z.object({
   serverUrl: z.string(),
   /** The folder with the programs that come with the agent (agent, job, registry), for a sandbox job to seed an install. */
   programs: z.string(),
+  /** The server's keys that the agent pinned, by id: what is synced must be signed by one of them. */
+  serverKeys: z.record(z.string(), z.string()).optional(),
+  /** A folder that outlives the job, for a sync to note where it is. Losing it costs time only. */
+  cacheDir: z.string().optional(),
 })
 export type JobContext = z.infer<typeof jobContext>
 

@@ -1,11 +1,19 @@
+import { ANNOTATIONS } from '@tenon/core'
 import {
   authorizeWith,
+  createClosures,
   createFileStorage,
   createRegistryHandler,
   createTokenIssuer,
+  namedInAnnotation,
   sha256Digest,
+  type Descriptor,
+  type Digest,
   type Grant,
+  type Redeem,
+  type RegistryEvent,
   type RegistryHandler,
+  type Storage,
 } from '@tenon/oci'
 import { createHash, hkdfSync } from 'node:crypto'
 import { join } from 'node:path'
@@ -17,6 +25,7 @@ const EMPTY_TYPE = 'application/vnd.oci.empty.v1+json'
 /** The tenant's own registry, served at `/v2/` by this process; what the server itself stores goes in directly. */
 export interface VendorRegistry {
   handler: RegistryHandler
+  storage: Storage
   issueToken(grant: Grant, ttlSeconds: number, nowMs: number): string
   /** Stores a tar.gz as an artifact with one layer; the same bytes give the same digest. */
   storeLayer(
@@ -25,17 +34,37 @@ export interface VendorRegistry {
     layerType: string,
     bytes: AsyncIterable<Uint8Array>,
     maxBytes: number,
-  ): Promise<{ digest: string; layer: string; size: number }>
+  ): Promise<{ digest: Digest; layer: string; size: number }>
+  /** Stores what refers to a manifest, such as its signature. */
+  storeReferrer(
+    repository: string,
+    subject: Descriptor,
+    artifactType: string,
+    text: string,
+    annotations: Record<string, string>,
+  ): Promise<void>
 }
+
+/** What the registry asks and tells while it serves. */
+export interface RegistryHooks {
+  isLive(subject: string): Promise<boolean>
+  refused(event: Extract<RegistryEvent, { type: 'access.refused' }>): Promise<void>
+  redeem: Redeem
+}
+
+export const closureImages = namedInAnnotation(ANNOTATIONS.closure)
 
 export class LayerTooLarge extends Error {}
 
 export async function openVendorRegistry(options: {
   dataDir: string
   masterKey: Uint8Array
+  publicUrl: string | undefined
   now: () => number
   log: Logger
+  hooks: RegistryHooks
 }): Promise<VendorRegistry> {
+  const { now, hooks, publicUrl } = options
   const storage = await createFileStorage(join(options.dataDir, 'registry'))
   const secret = new Uint8Array(
     hkdfSync('sha256', options.masterKey, new Uint8Array(0), 'tenon vendor registry tokens', 32),
@@ -66,16 +95,27 @@ export async function openVendorRegistry(options: {
     }
   }
 
+  const storeText = async (repository: string, text: string) =>
+    storeBlob(repository, once(Buffer.from(text)), Buffer.byteLength(text))
+  const closures = createClosures({ storage, named: closureImages, now })
+
   return {
+    storage,
     handler: createRegistryHandler({
       storage,
-      authorize: authorizeWith(issuer, options.now),
+      authorize: authorizeWith(issuer, now, { closures, isLive: hooks.isLive }),
+      redeem: hooks.redeem,
+      onEvent: (event) => {
+        if (event.type !== 'access.refused') return
+        hooks.refused(event).catch((error: unknown) => log.error({ err: error }, 'a refusal is not audited'))
+      },
+      ...(publicUrl === undefined ? {} : { realm: new URL('/v2/token', publicUrl).href }),
       log: (record) =>
         log[record.level === 'error' ? 'error' : 'debug']({ ...record, err: record.error }, record.message),
     }),
     issueToken: (grant, ttlSeconds, nowMs) => issuer.issue(grant, ttlSeconds, nowMs),
     async storeLayer(repository, artifactType, layerType, bytes, maxBytes) {
-      const config = await storeBlob(repository, once(Buffer.from('{}')), 2)
+      const config = await storeText(repository, '{}')
       const layer = await storeBlob(repository, bytes, maxBytes)
       const manifest = {
         schemaVersion: 2,
@@ -88,6 +128,30 @@ export async function openVendorRegistry(options: {
       const digest = sha256Digest(text)
       await storage.putManifest(repository, { digest, mediaType: MANIFEST_TYPE, bytes: text })
       return { digest, layer: layer.digest, size: layer.size }
+    },
+    async storeReferrer(repository, subject, artifactType, content, annotations) {
+      const config = await storeText(repository, '{}')
+      const layer = await storeText(repository, content)
+      const manifest = {
+        schemaVersion: 2,
+        mediaType: MANIFEST_TYPE,
+        artifactType,
+        config: { mediaType: EMPTY_TYPE, ...config },
+        layers: [{ mediaType: artifactType, ...layer }],
+        subject,
+        annotations,
+      }
+      const bytes = Buffer.from(JSON.stringify(manifest))
+      const digest = sha256Digest(bytes)
+      const descriptor = {
+        mediaType: MANIFEST_TYPE,
+        digest,
+        size: bytes.byteLength,
+        artifactType,
+        annotations,
+      }
+      const referrer = { subject: subject.digest, descriptor }
+      await storage.putManifest(repository, { digest, mediaType: MANIFEST_TYPE, bytes }, { referrer })
     },
   }
 }

@@ -1,8 +1,7 @@
 import { makeId } from '@tenon/core'
-import { MEDIA_TYPES, pluginDescription, PRODUCT_VERSION } from '@tenon/protocol'
-import { packFolder } from '@tenon/oci'
+import { PRODUCT_VERSION } from '@tenon/protocol'
 import { randomBytes } from 'node:crypto'
-import { mkdir, readdir, readFile } from 'node:fs/promises'
+import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
@@ -19,6 +18,9 @@ import { createHub } from './hub.ts'
 import { loadKeyRing, newKeyRow } from './keys.ts'
 import { startLoops } from './loops/loops.ts'
 import { startEmbeddedPostgres } from './postgres/embedded-postgres.ts'
+import { publishPlugins } from './operations/publish-plugins.ts'
+import { redeemOneTimeToken } from './operations/registry-tokens.ts'
+import { createRegistryWatch, type RegistryWatch } from './registry-watch.ts'
 import { openVendorRegistry } from './registry.ts'
 import { openDb, openPool, type Db } from './store/database.ts'
 import { migrations } from './store/migrations/index.ts'
@@ -74,6 +76,8 @@ async function bringUp(
     log,
   )
   undo.push(() => hub.close())
+  const watch = (): RegistryWatch => (watching ??= createRegistryWatch(context))
+  let watching: RegistryWatch | undefined
   const context: Context = {
     config,
     db,
@@ -81,7 +85,16 @@ async function bringUp(
     hub,
     keys: await loadKeyRing(db, config.masterKey),
     blobs: createFileBlobs(join(config.dataDir, 'blobs')),
-    registry: await openVendorRegistry({ dataDir: config.dataDir, masterKey: config.masterKey, now, log }),
+    registry: await openVendorRegistry({
+      ...config,
+      now,
+      log,
+      hooks: {
+        isLive: (subject) => watch().isLive(subject),
+        refused: (event) => watch().refused(event),
+        redeem: (credential) => redeemOneTimeToken(context, credential),
+      },
+    }),
     serverId,
     processId,
     log: log.child({ serverId, processId }),
@@ -139,52 +152,6 @@ async function ensureIdentity(db: Db, config: Config, nowMs: number): Promise<st
     const row = await tx.selectFrom('server_identity').select('server_id').executeTakeFirstOrThrow()
     return row.server_id
   })
-}
-
-/** The plugins that come with this server go into the vendor registry by digest, like everything that jobs run. */
-async function publishPlugins(context: Context): Promise<void> {
-  const names = await readdir(context.config.pluginsDir).catch(() => [])
-  for (const name of names.filter((n) => /^[a-z0-9_-]+$/.test(n))) {
-    const folder = join(context.config.pluginsDir, name)
-    const { operations } = pluginDescription.parse(
-      JSON.parse(await readFile(join(folder, 'plugin.json'), 'utf8')),
-    )
-    const bytes = await packFolder(folder)
-    const repository = `tenon/plugins/${name}`
-    const { digest } = await context.registry.storeLayer(
-      repository,
-      MEDIA_TYPES.plugin,
-      MEDIA_TYPES.pluginLayer,
-      once(bytes),
-      67_108_864,
-    )
-    await transact(context, async (tx) => {
-      const row = { name, repository, digest, version: PRODUCT_VERSION, operations }
-      const known = await tx.db
-        .selectFrom('plugin')
-        .select('digest')
-        .where('name', '=', name)
-        .executeTakeFirst()
-      if (known?.digest === digest) return
-      await tx.db
-        .insertInto('plugin')
-        .values(row)
-        .onConflict((c) => c.column('name').doUpdateSet(row))
-        .execute()
-      tx.audit('server', {
-        actor: { type: 'server', id: context.serverId },
-        action: 'plugin.published',
-        subject: { type: 'plugin', id: name },
-        outcome: 'ok',
-        manifestDigest: null,
-        details: { digest },
-      })
-    })
-  }
-}
-
-async function* once(bytes: Uint8Array) {
-  yield bytes
 }
 
 /** One process makes it, once; a start that died before it leaves it to the next. */

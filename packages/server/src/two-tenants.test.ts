@@ -3,6 +3,7 @@ import { createClient, jobManifest, parseJoinToken } from '@tenon/protocol'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { fingerprint, generateSigningKey, verify } from './crypto.ts'
 import { request } from './testing/raw-api.ts'
+import { rawRegistry, redeem } from './testing/raw-registry.ts'
 import {
   connectAgent,
   enrolRequestOf,
@@ -109,15 +110,13 @@ describe('what one tenant gave means nothing to the other', () => {
     const { jobId, fence } = manifestOf(jobOfB)
     ofB.send({ type: 'credential.request', requestId: 1, jobId, fence, want: 'registry' })
     const { credential } = await ofB.next('credential.grant')
-    const { bearer, repositories } = credential as { bearer: string; repositories: { name: string }[] }
-    const tags = async (url: string) =>
-      (
-        await request(`${url}/v2/${repositories[0]!.name}/tags/list`, {
-          headers: { authorization: `Bearer ${bearer}` },
-        })
-      ).status
-    expect(await tags(b.url)).toBe(200)
-    expect(await tags(a.url)).toBe(401)
+    const { oneTime } = credential as { oneTime: { username: string; password: string } }
+    expect(await redeem(a.url, oneTime)).toMatchObject({ status: 401 })
+    const { bearer } = await redeem(b.url, oneTime)
+    const { repository, digest } = manifestOf(jobOfB).operations[0]!.artifacts[0]!
+    const path = `${repository}/manifests/${digest}`
+    expect(await rawRegistry(b.url, bearer).get(path)).toBe(200)
+    expect(await rawRegistry(a.url, bearer).get(path)).toBe(401)
   })
 
   it('the signature on a report', async () => {

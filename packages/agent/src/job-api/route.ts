@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { JobManifest } from '@tenon/core'
 import type {
+  AttestationRequest,
   jobOutputs,
   jobProgress,
   JobContext,
@@ -21,6 +22,7 @@ export interface JobDesk {
   credential<W extends JobCredential['want']>(
     want: W,
     waitMs: number,
+    artifact?: AttestationRequest,
   ): Promise<Extract<JobCredential, { want: W }>>
   /** Undefined when the install has none of that name, or this agent has no install. */
   secret(name: string): Promise<string | undefined>

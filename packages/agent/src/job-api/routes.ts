@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import type { JobManifest } from '@tenon/core'
-import { jobOutputs, jobProgress, jobResult, name } from '@tenon/protocol'
+import { attestationRequest, jobOutputs, jobProgress, jobResult, name } from '@tenon/protocol'
 import type { z } from 'zod'
 import type { ReportedOutputs } from '../journal-state.ts'
 import { JobApiError, readBody } from './answer.ts'
@@ -24,6 +24,7 @@ const routes: Route[] = [
     handle: ({ desk }) => desk.credential('registry', CREDENTIAL_WAIT_MS),
   },
   { method: 'POST', path: /^\/v1\/credentials\/join-token$/, handle: postJoinToken },
+  { method: 'POST', path: /^\/v1\/attestations$/, handle: postAttestation },
   { method: 'PUT', path: /^\/v1\/progress$/, handle: putProgress },
   { method: 'PUT', path: /^\/v1\/outputs$/, handle: putOutputs },
   { method: 'PUT', path: /^\/v1\/result$/, handle: putResult },
@@ -100,6 +101,13 @@ async function postJoinToken({ desk }: Call): Promise<unknown> {
     throw new JobApiError('forbidden', 'Only a sandbox job may have a join token.', 'Do without it.')
   }
   return desk.credential('join-token', CREDENTIAL_WAIT_MS)
+}
+
+async function postAttestation({ desk, request }: Call): Promise<unknown> {
+  if (desk.manifest.kind !== 'build') {
+    throw new JobApiError('forbidden', 'Only what a build job made is signed.', 'Do without it.')
+  }
+  return desk.credential('attestation', CREDENTIAL_WAIT_MS, await readBody(request, attestationRequest))
 }
 
 async function putProgress({ desk, request }: Call): Promise<void> {

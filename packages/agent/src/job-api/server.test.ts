@@ -122,6 +122,7 @@ describe('the job API', () => {
       hostSocket: '/run/host/host.sock',
       serverUrl: server.url,
       programs: '/programs',
+      serverKeys: Object.fromEntries(server.keys.map(({ link }) => [link.keyId, link.publicKey])),
     })
     for (const token of ['', 'A'.repeat(43), sha256(Buffer.from(spec.files['token']!))]) {
       const answer = await call(spec, 'GET', '/v1/manifest', undefined, token)
@@ -217,7 +218,7 @@ describe('the job API', () => {
     const artifact = { name: 'image', repository: 'apps/web', digest: `sha256:${'a'.repeat(64)}` }
     const operation = { ...server.manifest().operations[0]!, artifacts: [artifact] }
     const deploy = await startJob({ operations: [operation] })
-    const sync = await startJob({ kind: 'sync' })
+    const sync = await startJob({ kind: 'sync', operations: [operation] })
     const context = await call(deploy.spec, 'GET', '/v1/context')
     expect(context.body['registry']).toMatchObject({ bearer: 'short-bearer' })
     await call(sync.spec, 'GET', '/v1/context')
@@ -227,7 +228,7 @@ describe('the job API', () => {
         body: {
           subject: deploy.manifest.jobId,
           ttlSeconds: 61,
-          repositories: [{ name: 'apps/web', actions: ['pull'] }],
+          repositories: [{ name: 'apps/web', actions: ['pull'], roots: [artifact.digest] }],
         },
       },
       {
@@ -235,7 +236,10 @@ describe('the job API', () => {
         body: {
           subject: sync.manifest.jobId,
           ttlSeconds: 61,
-          repositories: [{ name: '*', actions: ['pull', 'push'] }],
+          repositories: [
+            { name: 'apps/web', actions: ['pull', 'push'] },
+            { name: '*', actions: ['pull'] },
+          ],
         },
       },
     ])
@@ -259,6 +263,79 @@ describe('the job API', () => {
     const { requestId: third } = await waitUntil('the third', () => requests()[2])
     server.send({ type: 'credential.refused', requestId: third, message: 'no lease' })
     expect(await refused).toMatchObject({ status: 403, body: { error: { code: 'forbidden' } } })
+  })
+})
+
+describe('a sync', () => {
+  const artifacts = ['a', 'b'].map((letter) => {
+    return { name: letter, repository: `apps/${letter}`, digest: `sha256:${letter.repeat(64)}` }
+  })
+
+  it('is lent a folder that the next one of the same component finds again; other jobs have none', async () => {
+    await startAgent()
+    const operation = { ...server.manifest().operations[0]!, component: 'web' }
+    const lent = async (changes: Parameters<ContractServer['manifest']>[0]) => {
+      const { spec } = await startJob({ operations: [operation], ...changes })
+      const { cacheDir } = (await call(spec, 'GET', '/v1/context')).body
+      return { cacheDir, isMounted: spec.mounts.some((mount) => mount.writable && mount.path === cacheDir) }
+    }
+    const cacheDir = path.join(dir, 'agent', 'sync', 'web')
+    expect(await lent({ kind: 'sync' })).toEqual({ cacheDir, isMounted: true })
+    expect((await stat(cacheDir)).isDirectory()).toBe(true)
+    expect(await lent({ kind: 'sync' })).toEqual({ cacheDir, isMounted: true })
+    expect(await lent({ kind: 'deploy' })).toEqual({ cacheDir: undefined, isMounted: false })
+  })
+
+  it('is told of by digest, what failed included', async () => {
+    await startAgent()
+    const operation = { ...server.manifest().operations[0]!, artifacts }
+    const { manifest, spec } = await startJob({ kind: 'sync', operations: [operation] })
+    const told = [
+      { digest: artifacts[0]!.digest, outcome: 'synced', bytesCopied: 12 },
+      { digest: artifacts[1]!.digest, outcome: 'failed', code: 'signature_refused' },
+    ]
+    await call(spec, 'PUT', '/v1/result', { ok: false, message: 'no', data: { artifacts: told } })
+    release(manifest.jobId)
+    const { event } = await waitUntil('the event', () =>
+      server.all('event').find((frame) => frame.event.action === 'agent.synced'),
+    )
+    expect(event).toMatchObject({ action: 'agent.synced', jobId: manifest.jobId })
+    expect(event.details).toMatchObject({
+      outcome: 'failed',
+      artifacts: [
+        { repository: 'apps/a', digest: artifacts[0]!.digest, outcome: 'synced', bytesCopied: 12 },
+        { repository: 'apps/b', outcome: 'failed', code: 'signature_refused' },
+      ],
+    })
+  })
+})
+
+describe('an attestation', () => {
+  const artifact = { digest: `sha256:${'a'.repeat(64)}`, mediaType: 'm', size: 1, materials: [] }
+
+  it('is asked of the server for a build', async () => {
+    await startAgent()
+    const { spec } = await startJob({ kind: 'build' })
+    const asked = call(spec, 'POST', '/v1/attestations', artifact)
+    const request = await server.heard('credential.request')
+    expect(request).toMatchObject({ want: 'attestation', artifact })
+    const credential = {
+      want: 'attestation' as const,
+      repository: 'apps/web',
+      subject: { digest: artifact.digest, mediaType: 'm', size: 1 },
+      bundles: [{ predicateType: 'p', text: '{}' }],
+    }
+    server.send({ type: 'credential.grant', requestId: request.requestId, credential })
+    expect(await asked).toEqual({ status: 200, body: credential })
+  })
+
+  it('is not given to other jobs, nor for nothing', async () => {
+    await startAgent()
+    const deploy = await startJob()
+    expect((await call(deploy.spec, 'POST', '/v1/attestations', artifact)).status).toBe(403)
+    const build = await startJob({ kind: 'build' })
+    expect((await call(build.spec, 'POST', '/v1/attestations', { digest: 'x' })).status).toBe(400)
+    expect(server.all('credential.request')).toEqual([])
   })
 })
 

@@ -59,6 +59,27 @@ export const createTokenFlow = (options: TokenFlowOptions): TokenFlow => {
   }
 }
 
+/** Trades a credential that is good once for a bearer, at the registry's token endpoint. */
+export const redeemToken = async (options: {
+  url: string
+  credential: { username: string; password: string }
+  dispatcher?: Dispatcher
+  signal?: AbortSignal
+  now?: () => number
+}): Promise<{ bearer: string; lifeMs: number }> => {
+  const { credential, signal, dispatcher, now = Date.now } = options
+  const url = new URL(options.url)
+  try {
+    const answer = await send({ base: url, dispatcher, now }, url, credential, signal)
+    const { token, lifeMs } = readToken(answer, url)
+    return { bearer: token, lifeMs }
+  } catch (error) {
+    // What it was traded for may be lost on the way, so it is never sent again.
+    if (!(error instanceof TransientFailure)) throw error
+    throw new OciError('UNAVAILABLE', error.message, { cause: error })
+  }
+}
+
 /** Pure: what a request reads or writes, told from its method and path. */
 export const scopeOf = (method: string, path: string, also?: string): Scope => {
   const [, repository] = /^\/v2\/(.+)\/(?:blobs\/uploads|blobs|manifests|tags|referrers)\//.exec(path) ?? []
@@ -84,7 +105,10 @@ const fetchToken = async (
   const url = realmOf(options.base, parameters['realm'])
   if (parameters['service'] !== undefined) url.searchParams.set('service', parameters['service'])
   for (const wanted of scopesOf(scope, parameters['scope'])) url.searchParams.append('scope', wanted)
-  const answer = await send(options, url, credential, signal)
+  return readToken(await send(options, url, credential, signal), url)
+}
+
+const readToken = (answer: object, url: URL): { token: string; lifeMs: number } => {
   const { token, access_token, expires_in } = answer as Record<string, unknown>
   const found = typeof token === 'string' && token !== '' ? token : access_token
   if (typeof found !== 'string' || !/^[\x21-\x7e]+$/.test(found)) {

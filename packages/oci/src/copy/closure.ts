@@ -1,7 +1,7 @@
 import type { FetchedManifest, RegistryClient } from '../client/client.ts'
 import { OciError } from '../errors.ts'
 import { isIndexMediaType, manifestBlobs, parseManifest } from '../manifest.ts'
-import type { Descriptor } from '../manifest.ts'
+import type { Descriptor, OciManifest } from '../manifest.ts'
 import { selectPlatform } from '../platform.ts'
 import type { Platform } from '../platform.ts'
 import type { Digest } from '../reference.ts'
@@ -27,6 +27,8 @@ export interface ClosureOptions {
   /** Takes one manifest out of an index instead of all. */
   platform?: Platform
   referrers?: boolean
+  /** Manifests of the same repository that come along because the root names them. */
+  named?: (root: OciManifest) => Digest[]
   signal?: AbortSignal
 }
 
@@ -37,6 +39,7 @@ export const readClosure = async (options: ClosureOptions): Promise<Closure> => 
   const referring = new Set<Digest>()
   const seen = new Set<Digest>()
   const blobs = new Map<Digest, Descriptor>()
+  const root = await chooseRoot(options, call)
   const visit = async (digest: Digest, depth: number, expected?: Descriptor): Promise<void> => {
     if (seen.has(digest)) return
     seen.add(digest)
@@ -48,6 +51,7 @@ export const readClosure = async (options: ClosureOptions): Promise<Closure> => 
     const manifest = parseManifest(fetched.mediaType, fetched.bytes)
     for (const child of manifest.manifests) await visit(child.digest, depth + 1, child)
     for (const blob of manifestBlobs(manifest)) addBlob(blobs, blob)
+    if (digest === root) for (const other of options.named?.(manifest) ?? []) await visit(other, depth + 1)
     manifests.set(digest, fetched)
     if (options.referrers !== true) return
     for (const referrer of await client.listReferrers(repository, digest, call)) {
@@ -55,7 +59,6 @@ export const readClosure = async (options: ClosureOptions): Promise<Closure> => 
       await visit(referrer.digest, depth + 1, referrer)
     }
   }
-  const root = await chooseRoot(options, call)
   await visit(root, 1)
   const all = [...manifests.values()]
   return {

@@ -1,7 +1,7 @@
 import type { UploadSessions } from '../client/blob-upload.ts'
 import type { FetchedManifest, ManifestInfo, RegistryClient } from '../client/client.ts'
 import { OciError } from '../errors.ts'
-import type { Descriptor } from '../manifest.ts'
+import type { Descriptor, OciManifest } from '../manifest.ts'
 import type { Platform } from '../platform.ts'
 import type { Digest } from '../reference.ts'
 import { copyBlob } from './copy-blob.ts'
@@ -39,6 +39,8 @@ export interface CopyOptions {
   platform?: Platform
   /** Takes along what refers to the manifests: signatures, provenance. */
   referrers?: boolean
+  /** Takes along manifests of the same repository that the copied one names. */
+  named?: (root: OciManifest) => Digest[]
   /** Names the copy at its destination. */
   tag?: string
   parallel?: number

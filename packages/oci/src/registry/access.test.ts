@@ -17,7 +17,7 @@ describe('a token', () => {
   it('gives back the grant it was issued for until it expires', () => {
     const token = issuer.issue(grant, 60, NOW)
     expect(issuer.verify(token, NOW + 59_000)).toEqual({ ok: true, grant })
-    expect(issuer.verify(token, NOW + 60_000)).toEqual({ ok: false, reason: 'expired' })
+    expect(issuer.verify(token, NOW + 60_000)).toEqual({ ok: false, reason: 'expired', subject: 'job-1' })
   })
 
   it('is refused with another secret', () => {

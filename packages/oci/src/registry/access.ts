@@ -12,7 +12,16 @@ export interface AccessRequest {
   digest?: Digest
 }
 
-export type AccessDecision = { ok: true } | { ok: false; status: 401 | 403; message: string }
+export type AccessDecision = { ok: true } | AccessRefusal
+
+export interface AccessRefusal {
+  ok: false
+  status: 401 | 403
+  message: string
+  /** Set when the token is one of ours: who it was given to, and why it is not enough. */
+  subject?: string
+  reason?: 'expired' | 'ended' | 'not_granted'
+}
 
 export type Authorize = (request: AccessRequest) => Promise<AccessDecision>
 
@@ -24,6 +33,15 @@ export const readBearer = (authorization: string | undefined): string | undefine
   const decoded = Buffer.from(value, 'base64').toString('utf8')
   const colon = decoded.indexOf(':')
   return colon < 0 || colon === decoded.length - 1 ? undefined : decoded.slice(colon + 1)
+}
+
+/** A name and a password, as a client sends them to the token endpoint. */
+export const readBasic = (
+  authorization: string | undefined,
+): { username: string; password: string } | undefined => {
+  const [, value = ''] = /^basic +(\S+)$/i.exec(authorization ?? '') ?? []
+  const [, username, password] = /^([^:]*):(.+)$/s.exec(Buffer.from(value, 'base64').toString('utf8')) ?? []
+  return username === undefined || password === undefined ? undefined : { username, password }
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Digest } from '../reference.ts'
 import type { Storage } from '../storage/storage.ts'
-import type { AccessRequest } from './access.ts'
+import type { AccessRefusal, AccessRequest } from './access.ts'
 
 /** What happened, for audit; never holds a credential. */
 export type RegistryEvent =
@@ -25,7 +25,18 @@ export type RegistryEvent =
       status: 401 | 403
       reference?: string
       digest?: Digest
+      subject?: AccessRefusal['subject']
+      reason?: AccessRefusal['reason']
     }
+
+/**
+ * Trades a credential that is no bearer for one, once. Undefined when the credential is not of that kind;
+ * a refusal is thrown.
+ */
+export type Redeem = (credential: {
+  username: string
+  password: string
+}) => Promise<{ bearer: string; expiresInSeconds: number } | undefined>
 
 /** One request being answered; `allow` throws the refusal when access is not granted. */
 export interface Exchange {
@@ -35,6 +46,7 @@ export interface Exchange {
   storage: Storage
   maxManifestBytes: number
   chunkMinBytes: number
+  redeem: Redeem | undefined
   allow(wanted: Omit<AccessRequest, 'bearer'>): Promise<void>
   emit(event: RegistryEvent): void
 }

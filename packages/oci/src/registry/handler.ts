@@ -1,10 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { MAX_MANIFEST_BYTES } from '../manifest.ts'
 import type { Storage } from '../storage/storage.ts'
-import { challenge, readBearer } from './access.ts'
+import { challenge, readBasic, readBearer } from './access.ts'
 import type { Authorize } from './access.ts'
 import { serveBlob } from './blobs.ts'
-import type { Exchange, RegistryEvent } from './exchange.ts'
+import type { Exchange, Redeem, RegistryEvent } from './exchange.ts'
 import { listReferrers, listTags } from './listings.ts'
 import { serveManifest } from './manifests.ts'
 import { asRefusal, RegistryRefusal, sendJson, sendRefusal } from './respond.ts'
@@ -29,6 +29,8 @@ export interface RegistryOptions {
   /** Gets method, path without query, and status; never a header. */
   log?: (record: RegistryLogRecord) => void
   maxManifestBytes?: number
+  /** What the token endpoint does with credentials that are not bearers themselves. */
+  redeem?: Redeem
   /** Announced to clients that send blobs in chunks; smaller ones are taken too. */
   chunkMinBytes?: number
   onEvent?: (event: RegistryEvent) => void
@@ -100,6 +102,13 @@ const serve = async (exchange: Exchange, route: Route): Promise<void> => {
 
 /** Clients that only know the token flow get back, as a bearer, the credential they proved here. */
 const sendToken = async (exchange: Exchange): Promise<void> => {
+  const credential = readBasic(exchange.req.headers.authorization)
+  const redeemed = credential && (await exchange.redeem?.(credential))
+  if (redeemed !== undefined) {
+    const { bearer, expiresInSeconds: expires_in } = redeemed
+    const body = { token: bearer, access_token: bearer, expires_in }
+    return sendJson(exchange.res, 200, body, { 'Cache-Control': 'no-store' })
+  }
   await exchange.allow({ repository: undefined, action: 'pull' })
   const token = readBearer(exchange.req.headers.authorization)
   if (token === undefined) throw new RegistryRefusal(401, 'UNAUTHORIZED', 'Send basic credentials')
@@ -118,12 +127,14 @@ const createExchange = (
   storage: options.storage,
   maxManifestBytes: options.maxManifestBytes ?? MAX_MANIFEST_BYTES,
   chunkMinBytes: options.chunkMinBytes ?? CHUNK_MIN_BYTES,
+  redeem: options.redeem,
   emit: (event) => options.onEvent?.(event),
   allow: async (wanted) => {
     const decision = await options.authorize({ ...wanted, bearer: readBearer(req.headers.authorization) })
     if (decision.ok) return
-    const { status, message } = decision
-    options.onEvent?.({ type: 'access.refused', status, ...wanted })
+    const { ok: _ok, message, ...why } = decision
+    const { status } = why
+    options.onEvent?.({ type: 'access.refused', ...wanted, ...why })
     const headers = status === 401 ? { 'WWW-Authenticate': challenge(req, options.realm, wanted) } : {}
     throw new RegistryRefusal(status, status === 401 ? 'UNAUTHORIZED' : 'DENIED', message, headers)
   },

@@ -3,11 +3,14 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { OciError } from '../errors.ts'
 import { createFileStorage } from '../storage/file-storage.ts'
+import type { Storage } from '../storage/storage.ts'
 import { createRegistryHandler } from './handler.ts'
 import type { RegistryOptions } from './handler.ts'
 
 export interface RegistryServerOptions extends Omit<RegistryOptions, 'storage'> {
   dir: string
+  /** What is in `dir`, where somebody else has opened it already. */
+  storage?: Storage
   host: string
   port: number
   /** How long `close` lets requests in progress finish before it cuts them. */
@@ -26,7 +29,8 @@ export interface RegistryServer {
 /** A registry of its own, as an install has it. */
 export const startRegistryServer = async (options: RegistryServerOptions): Promise<RegistryServer> => {
   const { dir, host, port, closeGraceMs = 5000, beside, ...rest } = options
-  const handle = createRegistryHandler({ ...rest, storage: await createFileStorage(dir) })
+  const storage = options.storage ?? (await createFileStorage(dir))
+  const handle = createRegistryHandler({ ...rest, storage })
   const running = new Set<Promise<void>>()
   // A large push may take hours; what ends a request is silence, not its length.
   const server = createServer({ requestTimeout: 0 }, (req, res) => {

@@ -3,6 +3,7 @@ import { OciError } from '../errors.ts'
 import { isDigest, isRepository } from '../reference.ts'
 import type { Digest } from '../reference.ts'
 import type { AccessDecision, AccessRequest, Authorize } from './access.ts'
+import type { Closures } from './closures.ts'
 
 export interface RepositoryGrant {
   /** A repository, or `*` for every one. */
@@ -10,6 +11,8 @@ export interface RepositoryGrant {
   actions: ('pull' | 'push')[]
   /** When given, only these manifests and blobs may be pulled. */
   digests?: Digest[]
+  /** When given, only what belongs to these artifacts may be pulled. */
+  roots?: Digest[]
 }
 
 export interface Grant {
@@ -19,7 +22,8 @@ export interface Grant {
 
 export type TokenCheck =
   | { ok: true; grant: Grant }
-  | { ok: false; reason: 'malformed' | 'forged' | 'expired' }
+  | { ok: false; reason: 'malformed' | 'forged' }
+  | { ok: false; reason: 'expired'; subject: string }
 
 export interface TokenIssuer {
   /** `now` is in milliseconds, as from `Date.now()`. */
@@ -62,40 +66,72 @@ export const createTokenIssuer = (secret: Uint8Array): TokenIssuer => {
       }
       const read = readPayload(payload)
       if (read === undefined) return { ok: false, reason: 'malformed' }
-      return now / 1000 >= read.exp ? { ok: false, reason: 'expired' } : { ok: true, grant: read.grant }
+      const { grant, exp } = read
+      return now / 1000 >= exp
+        ? { ok: false, reason: 'expired', subject: grant.subject }
+        : { ok: true, grant }
     },
   }
 }
 
+export interface TokenChecks {
+  /** Without them nothing but a root itself is within a grant of roots. */
+  closures?: Closures
+  /** Whether whom the token was given to may still use it. */
+  isLive?: (subject: string) => Promise<boolean>
+}
+
 export const authorizeWith =
-  (issuer: TokenIssuer, clock: () => number): Authorize =>
+  (issuer: TokenIssuer, clock: () => number, checks: TokenChecks = {}): Authorize =>
   async (request) => {
     if (request.bearer === undefined) return unauthorized('Credentials are required')
     const check = issuer.verify(request.bearer, clock())
-    if (!check.ok)
-      return unauthorized(check.reason === 'expired' ? 'The token has expired' : 'The token is not valid')
-    return grants(check.grant, request) ? { ok: true } : denied(request)
+    if (!check.ok && check.reason === 'expired') return expired(check.subject)
+    if (!check.ok) return unauthorized('The token is not valid')
+    const { grant } = check
+    if (checks.isLive !== undefined && !(await checks.isLive(grant.subject))) return ended(grant.subject)
+    return (await grants(grant, request, checks.closures)) ? { ok: true } : denied(request, grant.subject)
   }
 
-/** Pure: does the grant cover the request? Every valid token passes the base check. */
-const grants = (grant: Grant, request: Omit<AccessRequest, 'bearer'>): boolean => {
+/** Does the grant cover the request? Every valid token passes the base check. */
+const grants = async (
+  grant: Grant,
+  request: Omit<AccessRequest, 'bearer'>,
+  closures: Closures | undefined,
+): Promise<boolean> => {
   const { repository, action, digest } = request
   if (repository === undefined) return action === 'pull'
   if (action === 'delete') return false
-  return grant.repositories.some((granted) => {
+  for (const granted of grant.repositories) {
     const isNamed = granted.name === ANY_REPOSITORY || granted.name === repository
-    if (!isNamed || !granted.actions.includes(action)) return false
-    if (action === 'push' || granted.digests === undefined) return true
-    return digest !== undefined && granted.digests.includes(digest)
-  })
+    if (!isNamed || !granted.actions.includes(action)) continue
+    const { digests, roots } = granted
+    if (action === 'push' || (digests === undefined && roots === undefined)) return true
+    if (digest === undefined) continue
+    if (digests?.includes(digest) || roots?.includes(digest)) return true
+    if (roots !== undefined && (await closures?.reach(repository, roots, digest))) return true
+  }
+  return false
 }
 
 const unauthorized = (message: string): AccessDecision => ({ ok: false, status: 401, message })
 
-const denied = ({ action, repository }: AccessRequest): AccessDecision => ({
+const expired = (subject: string): AccessDecision => ({
+  ...unauthorized('The token has expired'),
+  ...{ subject, reason: 'expired' },
+})
+
+const ended = (subject: string): AccessDecision => ({
+  ...unauthorized('Whom the token was given to may no longer use it'),
+  ...{ subject, reason: 'ended' },
+})
+
+const denied = ({ action, repository }: AccessRequest, subject: string): AccessDecision => ({
   ok: false,
   status: 403,
   message: `The token does not allow to ${action} this content of ${repository ?? 'the registry'}`,
+  subject,
+  reason: 'not_granted',
 })
 
 /** Signed by us, yet read with care: a secret may be shared with an older version. */
@@ -118,5 +154,8 @@ export const isRepositoryGrant = (value: RepositoryGrant): boolean =>
   (value.name === ANY_REPOSITORY || isRepository(value.name)) &&
   Array.isArray(value.actions) &&
   value.actions.every((action) => action === 'pull' || action === 'push') &&
-  (value.digests === undefined ||
-    (Array.isArray(value.digests) && value.digests.every((digest) => isDigest(digest))))
+  isDigestList(value.digests) &&
+  isDigestList(value.roots)
+
+const isDigestList = (value: Digest[] | undefined): boolean =>
+  value === undefined || (Array.isArray(value) && value.every((digest) => isDigest(digest)))

@@ -4,6 +4,7 @@ import type { Json, JobManifest, ManifestOperation } from '@tenon/core'
 import type { RegistryClient } from '@tenon/oci'
 import { jobOutputs, jobResult, type JobContext, type JobResult } from '@tenon/protocol'
 import { asPluginError, canceled, errorLine, PluginError } from '../sdk/errors.ts'
+import { attest } from '../sdk/attest.ts'
 import { createJobApi, type JobApi } from '../sdk/job-api.ts'
 import type { OperationContext, OperationResult } from '../sdk/plugin.ts'
 import { pullFolder } from '../sdk/pull-folder.ts'
@@ -58,6 +59,8 @@ async function workThrough(run: JobRun): Promise<JobResult> {
     await mkdir(workDir, { recursive: true, mode: 0o700 })
     const context = contextOf({ run, api, manifest, job, registry, operation, workDir })
     const result = await runOperation(context, registry)
+    // In one place, for every build: plugins, a vendor's own included, know nothing of signatures.
+    if (operation.operation === 'build') await attest(context, await registry(), result)
     if (result.outputs !== undefined) await api.putOutputs(operation.component, result.outputs)
     done.push({ operation, result })
     run.log(`${operation.operation} ${result.ok ? 'succeeded' : 'failed'}: ${result.message}`)

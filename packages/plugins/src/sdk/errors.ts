@@ -12,6 +12,8 @@ export const PLUGIN_ERROR_CODES = [
   'operation_unsupported',
   'artifact_missing', // the manifest names no such artifact
   'artifact_invalid', // its content is not what the operation needs
+  'signature_missing', // an artifact carries no signature
+  'signature_refused', // no signature of it is a trusted key's word on it
   'config_invalid', // the operation's configuration has the wrong form
   'script_failed', // a script ended with a code that is not 0, or could not be started
   'outputs_invalid', // what a script left behind is not what it may leave

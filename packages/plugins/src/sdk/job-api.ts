@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { fullJitter } from '@tenon/core'
 import {
   apiError,
+  attestationCredential,
   joinCredential,
   jobContext,
   jobManifest,
@@ -13,6 +14,7 @@ import {
   MAX_STATE_BYTES,
   registryCredential,
   savedPlan,
+  type AttestationRequest,
   type JobContext,
   type JobResult,
 } from '@tenon/protocol'
@@ -22,6 +24,7 @@ import { callUnixSocket, type SocketAnswer } from './unix-socket.ts'
 
 export type JobOutputs = z.infer<typeof jobOutputs>
 export type RegistryCredential = z.infer<typeof registryCredential>
+export type Attestation = z.infer<typeof attestationCredential>
 export type JoinCredential = z.infer<typeof joinCredential>
 
 /** The agent's local endpoint, as a job sees it. Every call may be repeated, and is while the agent restarts. */
@@ -33,6 +36,8 @@ export interface JobApi {
   outputs(component: string): Promise<JobOutputs>
   registryCredential(): Promise<RegistryCredential>
   joinToken(): Promise<JoinCredential>
+  /** The server's signature and provenance of what this build pushed. */
+  attestation(artifact: AttestationRequest): Promise<Attestation>
   /** Best effort: a progress that cannot be told never fails the work it tells of. */
   progress(message: string, fraction: number | null): Promise<void>
   /** `component` is the operation's own; null leaves it to the agent. */
@@ -96,6 +101,11 @@ export function createJobApi(options: JobApiOptions): JobApi {
     outputs: (component) => ask({ method: 'GET', path: `/v1/outputs/${part(component)}` }, jobOutputs),
     registryCredential: () => ask(credential('registry'), registryCredential),
     joinToken: () => ask(credential('join-token'), joinCredential),
+    attestation: (artifact) =>
+      ask(
+        { method: 'POST', path: '/v1/attestations', body: artifact, timeoutMs: CREDENTIAL_TIMEOUT_MS },
+        attestationCredential,
+      ),
     progress: async (message, fraction) => {
       const body = jobProgress.parse({ message, fraction })
       await exchange(options, { method: 'PUT', path: '/v1/progress', body }).catch(() => undefined)

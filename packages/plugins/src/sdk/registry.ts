@@ -1,4 +1,11 @@
-import { createRegistryClient, type RegistryClient } from '@tenon/oci'
+import {
+  createRegistryClient,
+  createSourceLimit,
+  redeemToken,
+  type RegistryClient,
+  type SourceLimit,
+  type SourceLimitOptions,
+} from '@tenon/oci'
 import type { JobContext } from '@tenon/protocol'
 import { PluginError } from './errors.ts'
 import type { JobApi, RegistryCredential } from './job-api.ts'
@@ -36,22 +43,47 @@ export async function openRegistry(
 /** Access to the vendor registry that this job was granted; asked for again before it runs out. */
 export async function openVendorRegistry(access: RegistryAccess): Promise<VendorRegistry> {
   let held = await hold(access)
+  let renewing: Promise<Held> | undefined
+  const renew = () => (renewing ??= hold(access).finally(() => (renewing = undefined)))
   const client = createRegistryClient({
     url: held.credential.registry,
     signal: access.signal,
     credentials: async () => {
-      if (access.now() >= held.until) held = await hold(access)
-      return { bearer: held.credential.bearer }
+      if (access.now() >= held.until) held = await renew()
+      return { bearer: held.bearer }
     },
   })
-  return { client, forget: () => (held = { ...held, until: 0 }) }
+  const limit = createSourceLimit(limitsOf(held.credential))
+  return { client, limit, forget: () => (held = { ...held, until: 0 }) }
+}
+
+function limitsOf({ pace }: RegistryCredential): SourceLimitOptions {
+  if (pace === undefined) return {}
+  const { concurrent, bytesPerSecond } = pace
+  return { concurrent, ...(bytesPerSecond === undefined ? {} : { bytesPerSecond }) }
+}
+
+interface Held {
+  credential: RegistryCredential
+  bearer: string
+  until: number
 }
 
 /** Given back in the middle of its life, so that no transfer starts with one about to end. */
-async function hold(access: RegistryAccess): Promise<{ credential: RegistryCredential; until: number }> {
+async function hold(access: RegistryAccess): Promise<Held> {
   const credential = await access.api.registryCredential()
-  const left = Date.parse(credential.expiresAt) - access.now()
-  return { credential, until: access.now() + Math.max(0, left / 2) }
+  const { oneTime } = credential
+  if (oneTime === undefined) {
+    const left = Date.parse(credential.expiresAt) - access.now()
+    return { credential, bearer: credential.bearer, until: access.now() + Math.max(0, left / 2) }
+  }
+  const { bearer, lifeMs } = await redeemToken({
+    url: oneTime.url,
+    credential: oneTime,
+    signal: access.signal,
+    now: access.now,
+  })
+  return { credential, bearer, until: access.now() + lifeMs / 2 }
 }
 
 function noRegistry(): PluginError {
@@ -61,6 +93,8 @@ function noRegistry(): PluginError {
 
 export interface VendorRegistry {
   client: RegistryClient
+  /** What the server wishes to be spared to; for whoever reads many blobs. */
+  limit: SourceLimit
   /** Makes the next request ask for a new credential, whatever the clock says. */
   forget(): void
 }

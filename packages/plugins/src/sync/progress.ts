@@ -35,14 +35,29 @@ export function createProgressTeller(
       current.done = Math.max(current.done, progress.doneBytes)
       furthest = Math.max(furthest, overall(index, artifacts, progress))
       if (telling !== undefined || now() - toldAt < MIN_PAUSE_MS) return
-      say(`artifact ${index + 1} of ${artifacts}, ${doneBefore + current.done} bytes in place`, furthest)
+      say(describe(index, artifacts, progress), furthest)
     },
     finish: async () => {
       await telling
-      say(`${artifacts} artifacts, ${doneBefore + current.done} bytes in place`, 1)
+      say(`${artifacts} artifacts, ${readable(doneBefore + current.done)} in place`, 1)
       await telling
     },
   }
+}
+
+/** Pure: how far, how fast, how long still. */
+export function describe(index: number, artifacts: number, progress: CopyProgress): string {
+  const { doneBytes, totalBytes, bytesPerSecond, secondsLeft } = progress
+  const rate = bytesPerSecond > 0 ? `, ${readable(bytesPerSecond)}/s` : ''
+  const left = secondsLeft === undefined ? '' : `, about ${Math.ceil(secondsLeft)} s left`
+  return `artifact ${index + 1} of ${artifacts}: ${readable(doneBytes)} of ${readable(totalBytes)}${rate}${left}`
+}
+
+function readable(bytes: number): string {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB']
+  const power = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, bytes)) / 3)))
+  const value = bytes / 1000 ** power
+  return `${power === 0 ? Math.round(value) : value.toFixed(1)} ${units[power]}`
 }
 
 /** Pure: each artifact counts the same, since the size of the later ones is not known yet. */

@@ -1,12 +1,15 @@
 import { randomBytes } from 'node:crypto'
 import { createServer, request, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { isDigest } from '@tenon/oci'
+import { ANNOTATIONS } from '@tenon/core'
+import { isDigest, packFolder, pushArtifact } from '@tenon/oci'
+import { MEDIA_TYPES } from '@tenon/protocol'
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { soon, type JobRecord } from '../testing/job-api-server.ts'
 import { INSTALL_ID, JobWorld, type TestRegistry } from '../testing/job-world.ts'
 import { until } from '../testing/programs.ts'
+import { bundlesFor, testSigner } from '../testing/signer.ts'
 import { createProgressTeller } from './progress.ts'
 
 const TYPE = 'application/vnd.test'
@@ -14,6 +17,7 @@ const TYPE = 'application/vnd.test'
 describe('the sync job', () => {
   let world: JobWorld
   let vendor: TestRegistry
+  const signer = testSigner()
   const closers: (() => unknown)[] = []
 
   beforeAll(async () => {
@@ -39,6 +43,7 @@ describe('the sync job', () => {
         serverUrl: vendor.server.url,
         programs: world.programs,
         registry: { url: install.server.url, bearer: install.bearer() },
+        serverKeys: { [signer.keyId]: signer.publicKey },
       },
       registryCredential: () => ({ registry: vendor.server.url, bearer: vendor.bearer(), expiresAt: soon() }),
       ...given,
@@ -50,8 +55,12 @@ describe('the sync job', () => {
     const code = await job.ended
     return { code, output: job.output(), record: api.record }
   }
-  const push = (index: number, content: string) =>
-    world.push(vendor, `apps/a${index}`, { file: content }, TYPE)
+  const push = async (index: number, content: string) => {
+    const repository = `apps/a${index}`
+    const digest = await world.push(vendor, repository, { file: content }, TYPE)
+    await world.sign(vendor, repository, digest, bundlesFor({ repository, digest }, signer))
+    return digest
+  }
   const has = async (install: TestRegistry, index: number, digest: string) =>
     isDigest(digest) && (await install.client.headManifest(`apps/a${index}`, digest)) !== undefined
 
@@ -100,6 +109,98 @@ describe('the sync job', () => {
 
     const second = await sync(install, digests)
     expect(second.record.result?.data['artifacts']).toMatchObject([{ bytesCopied: 0 }, { bytesCopied: 0 }])
+  })
+
+  it('takes along the images of the closure and the signatures, and each shared blob once', async () => {
+    const install = await world.registry()
+    const image = await world.push(vendor, 'apps/a0', { file: 'an image' }, TYPE)
+    const closure = JSON.stringify([{ image: 'redis:7', digest: image }])
+    const layers = [
+      { mediaType: MEDIA_TYPES.folderLayer, bytes: await packFolder(await world.folder({ a: 'b' })) },
+    ]
+    const { digest } = await pushArtifact({
+      client: vendor.client,
+      repository: 'apps/a0',
+      artifactType: TYPE,
+      layers,
+      annotations: { [ANNOTATIONS.closure]: closure },
+    })
+    await world.sign(vendor, 'apps/a0', digest, bundlesFor({ repository: 'apps/a0', digest }, signer))
+    expect((await sync(install, [digest])).code).toBe(0)
+    expect(await has(install, 0, image)).toBe(true)
+    expect(await install.client.listReferrers('apps/a0', digest)).toHaveLength(2)
+  })
+
+  describe('before anything enters the install registry', () => {
+    const repository = 'apps/a0'
+    const refusedWith = async (digest: string) => {
+      const install = await world.registry()
+      const { code, record } = await sync(install, [await push(1, 'good'), digest].toReversed())
+      expect(code).toBe(1)
+      expect(await has(install, 0, digest)).toBe(false)
+      expect(await install.client.listTags('apps/a1')).toEqual([])
+      expect(record.result?.data['artifacts']).toMatchObject([
+        { digest, outcome: 'failed' },
+        { outcome: 'not_started' },
+      ])
+      return record.result?.data['code']
+    }
+    const unsigned = async () =>
+      world.push(vendor, repository, { file: randomBytes(8).toString('hex') }, TYPE)
+
+    it('refuses what carries no signature', async () => {
+      expect(await refusedWith(await unsigned())).toBe('signature_missing')
+    })
+
+    it.each<[string, (digest: string) => { predicateType: string; text: string }[]]>([
+      [
+        'the signature of a key that is not pinned',
+        (digest) => bundlesFor({ repository, digest }, testSigner('key_x')),
+      ],
+      [
+        'a signature by another key under the name of a pinned one',
+        (digest) => bundlesFor({ repository, digest }, testSigner(signer.keyId)),
+      ],
+      [
+        'the signature of another digest',
+        () => bundlesFor({ repository, digest: `sha256:${'0'.repeat(64)}` }, signer),
+      ],
+      [
+        'a statement that was changed after it was signed',
+        (digest) =>
+          bundlesFor({ repository, digest: `sha256:${'0'.repeat(64)}` }, signer).map(
+            ({ predicateType, text }) => {
+              const bundle = JSON.parse(text) as { dsseEnvelope: { payload: string } }
+              const payload = Buffer.from(bundle.dsseEnvelope.payload, 'base64').toString()
+              const changed = payload.replace('0'.repeat(64), digest.slice('sha256:'.length))
+              bundle.dsseEnvelope.payload = Buffer.from(changed).toString('base64')
+              return { predicateType, text: JSON.stringify(bundle) }
+            },
+          ),
+      ],
+      ['a signature without provenance', (digest) => bundlesFor({ repository, digest }, signer).slice(0, 1)],
+      ['what is no bundle', () => [{ predicateType: 'x', text: '{"mediaType":"x"}' }]],
+    ])('refuses %s', async (_, bundles) => {
+      const digest = await unsigned()
+      await world.sign(vendor, repository, digest, bundles(digest))
+      expect(await refusedWith(digest)).toBe('signature_refused')
+    })
+
+    it('trusts every key that the agent pinned, also one that was replaced since', async () => {
+      const install = await world.registry()
+      const [digest, newer] = [await push(0, 'by the old key'), testSigner('key_newer')]
+      const keys = { [signer.keyId]: signer.publicKey, [newer.keyId]: newer.publicKey }
+      const { api } = await start(install, [])
+      const given = { context: { ...api.record.context, serverKeys: keys } }
+      expect((await sync(install, [digest], given)).code).toBe(0)
+      const later = await unsigned()
+      await world.sign(vendor, repository, later, bundlesFor({ repository, digest: later }, newer))
+      expect((await sync(install, [later], given)).code).toBe(0)
+      const without = { context: { ...api.record.context, serverKeys: {} } }
+      expect((await sync(await world.registry(), [digest], without)).record.result?.data['code']).toBe(
+        'signature_refused',
+      )
+    })
   })
 
   it('goes on where the connection broke', async () => {

@@ -2,6 +2,8 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { rm } from 'node:fs/promises'
 import type { JobManifest } from '@tenon/core'
 import {
+  attestationCredential,
+  attestationRequest,
   jobContext,
   jobManifest,
   jobOutputs,
@@ -9,10 +11,11 @@ import {
   jobResult,
   joinCredential,
   registryCredential,
+  type AttestationRequest,
   type JobContext,
   type JobResult,
 } from '@tenon/protocol'
-import type { JobOutputs } from '../sdk/job-api.ts'
+import type { Attestation, JobOutputs, RegistryCredential } from '../sdk/job-api.ts'
 
 /** What the agent knows and hears of one job. */
 export interface JobRecord {
@@ -20,7 +23,9 @@ export interface JobRecord {
   context: JobContext
   secrets: Record<string, string>
   outputs: Record<string, JobOutputs>
-  registryCredential: () => { registry: string; bearer: string; expiresAt: string }
+  registryCredential: () => Pick<RegistryCredential, 'registry' | 'bearer' | 'expiresAt' | 'oneTime'>
+  /** The server's word on what a build pushed. */
+  attest?: (artifact: AttestationRequest) => Omit<Attestation, 'want'>
   joinToken: () => string
   asked: string[]
   progress: { message: string; fraction: number | null }[]
@@ -86,6 +91,10 @@ async function answer(
   if (call === 'POST /v1/credentials/registry') {
     const credential = { want: 'registry', repositories: [], ...record.registryCredential() }
     return send(response, 200, registryCredential.parse(credential))
+  }
+  if (call === 'POST /v1/attestations') {
+    const attested = { want: 'attestation', ...record.attest?.(attestationRequest.parse(body)) }
+    return send(response, 200, attestationCredential.parse(attested))
   }
   if (call === 'POST /v1/credentials/join-token') {
     const credential = { want: 'join-token', joinToken: record.joinToken(), expiresAt: soon() }

@@ -2,12 +2,13 @@ import { randomBytes } from 'node:crypto'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import type { JobManifest, ManifestOperation } from '@tenon/core'
+import { BUNDLE_ANNOTATIONS, type JobManifest, type ManifestOperation } from '@tenon/core'
 import {
   authorizeWith,
   createRegistryClient,
   createTokenIssuer,
   packFolder,
+  parseDigest,
   pushArtifact,
   startRegistryServer,
   type RegistryClient,
@@ -16,6 +17,7 @@ import {
 } from '@tenon/oci'
 import { MEDIA_TYPES } from '@tenon/protocol'
 import { serveJobApi, soon, type JobApiServer, type JobRecord } from './job-api-server.ts'
+import { bundlesFor, testSigner } from './signer.ts'
 import { bundlePrograms, startProgram, type PluginName, type RunningProgram } from './programs.ts'
 
 export const INSTALL_ID = 'ins_00000000000000000000000001'
@@ -89,6 +91,26 @@ export class JobWorld {
     const mediaType = isPlugin ? MEDIA_TYPES.pluginLayer : MEDIA_TYPES.folderLayer
     const layers = [{ mediaType, bytes: await packFolder(folder) }]
     return (await pushArtifact({ client: to.client, repository, artifactType, layers })).digest
+  }
+
+  /** Signature and provenance beside an artifact, by a signer of the test. */
+  async sign(
+    to: TestRegistry,
+    repository: string,
+    digest: string,
+    bundles: { predicateType: string; text: string }[],
+  ): Promise<void> {
+    const { mediaType, size } = await to.client.getManifest(repository, digest)
+    const subject = { mediaType, size, digest: parseDigest(digest) }
+    for (const { predicateType, text } of bundles)
+      await pushArtifact({
+        client: to.client,
+        repository,
+        artifactType: MEDIA_TYPES.bundle,
+        layers: [{ mediaType: MEDIA_TYPES.bundle, bytes: Buffer.from(text) }],
+        annotations: { [BUNDLE_ANNOTATIONS.predicateType]: predicateType },
+        subject,
+      })
   }
 
   async folder(files: Files): Promise<string> {
@@ -188,6 +210,11 @@ function emptyRecord(programs: string): Omit<JobRecord, 'manifest'> {
     secrets: {},
     outputs: {},
     registryCredential: () => ({ registry: 'http://127.0.0.1:9', bearer: 'none', expiresAt: soon() }),
+    attest: ({ digest, mediaType, size }) => {
+      const repository = 'apps/built'
+      const bundles = bundlesFor({ repository, digest }, testSigner())
+      return { repository, subject: { digest, mediaType, size }, bundles }
+    },
     joinToken: () => 'join-token-of-test',
     asked: [],
     progress: [],

@@ -1,5 +1,5 @@
 import { SERVER_CHAIN, signingBytes, type Json } from '@tenon/core'
-import type { AgentFrame } from '@tenon/protocol'
+import type { AgentEvent, AgentFrame } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
 import { grantCredential } from '../operations/grant-credential.ts'
@@ -141,7 +141,7 @@ async function agentEvent(
       actor: { type: 'agent', id: session.agentId },
       action: event.action,
       subject: event.jobId ? { type: 'job', id: event.jobId } : { type: 'agent', id: session.agentId },
-      outcome: event.action === 'agent.audit_mismatch' || event.action === 'agent.dropped' ? 'failed' : 'ok',
+      outcome: isBadNews(event) ? 'failed' : 'ok',
       manifestDigest: null,
       details: { event: event as unknown as Json, signature },
     })
@@ -151,6 +151,11 @@ async function agentEvent(
     seq: event.seq,
     auditHead: headFor(session, heads.get(session.installId ?? '') ?? null),
   })
+}
+
+function isBadNews({ action, details }: AgentEvent): boolean {
+  if (action === 'agent.synced') return details['outcome'] !== 'succeeded'
+  return action === 'agent.audit_mismatch' || action === 'agent.dropped'
 }
 
 async function credentialRequest(

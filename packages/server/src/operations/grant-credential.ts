@@ -1,25 +1,45 @@
 import type { JobManifest } from '@tenon/core'
-import type { JobCredential } from '@tenon/protocol'
+import type { AttestationRequest, JobCredential } from '@tenon/protocol'
 import { isoNow, type Context } from '../context.ts'
-import { transact } from '../store/transaction.ts'
+import { transact, type Tx } from '../store/transaction.ts'
+import { attestArtifact } from './attest-artifact.ts'
 import { chainOf } from './audit-chains.ts'
 import { createJoinToken } from './join-tokens.ts'
+import { BEARER_SECONDS, grantsOf, issueOneTimeToken, subjectOf } from './registry-tokens.ts'
 
-const REGISTRY_TTL_SECONDS = 600
+/** One sync reads a few blobs at a time; the registry itself makes those wait that are too many. */
+const PACE = { concurrent: 4 }
 const JOIN_TTL_SECONDS = 3600
 
 export type Granted = { ok: true; credential: JobCredential } | { ok: false; message: string }
+
+export interface CredentialRequest {
+  jobId: string
+  fence: number
+  want: JobCredential['want']
+  artifact?: AttestationRequest | undefined
+}
 
 /** A job that holds its lease gets what its manifest names, and nothing more; every grant and refusal is audited. */
 export async function grantCredential(
   context: Context,
   agent: { agentId: string },
-  request: { jobId: string; fence: number; want: 'registry' | 'join-token' },
+  request: CredentialRequest,
 ): Promise<Granted> {
   return transact(context, async (tx) => {
     const job = await tx.db
       .selectFrom('job')
-      .select(['id', 'status', 'fence', 'agent_id', 'kind', 'install_id', 'manifest', 'manifest_digest'])
+      .select([
+        'id',
+        'status',
+        'fence',
+        'agent_id',
+        'kind',
+        'install_id',
+        'manifest',
+        'manifest_digest',
+        'started_at',
+      ])
       .where('id', '=', request.jobId)
       .forShare()
       .executeTakeFirst()
@@ -28,7 +48,7 @@ export async function grantCredential(
       job.agent_id === agent.agentId &&
       job.fence === request.fence &&
       (job.status === 'assigned' || job.status === 'running')
-    const allowed = holds && (request.want === 'registry' || job.kind === 'sandbox')
+    const allowed = holds && mayHave(job.kind, request)
     tx.audit(chainOf(job?.install_id ?? null), {
       actor: { type: 'agent', id: agent.agentId },
       action: allowed ? 'credential.granted' : 'credential.refused',
@@ -39,15 +59,9 @@ export async function grantCredential(
     })
     if (!allowed) return { ok: false, message: 'this job does not hold a lease that allows it' }
     if (request.want === 'registry')
-      return {
-        ok: true,
-        credential: registryCredential(
-          context,
-          job.id,
-          request.fence,
-          JSON.parse(job.manifest) as JobManifest,
-        ),
-      }
+      return { ok: true, credential: await registryCredential(context, tx, job, agent.agentId) }
+    if (request.want === 'attestation')
+      return attestArtifact(context, tx, job, agent.agentId, request.artifact!)
     const token = await createJoinToken(
       context,
       tx,
@@ -58,36 +72,36 @@ export async function grantCredential(
   })
 }
 
-/** Pull what the manifest names by digest; a build may also push to the one repository its manifest names. */
-function registryCredential(
+/** Pure: only a sandbox enrols an agent, only a build has something to sign. */
+function mayHave(kind: string, { want, artifact }: CredentialRequest): boolean {
+  if (want === 'registry') return true
+  return want === 'join-token' ? kind === 'sandbox' : kind === 'build' && artifact !== undefined
+}
+
+/** A sync gets what it must first trade for a bearer; other jobs get a bearer for what their manifest names. */
+async function registryCredential(
   context: Context,
-  jobId: string,
-  fence: number,
-  manifest: JobManifest,
-): JobCredential {
-  const actions = new Map<string, Set<'pull' | 'push'>>()
-  const allow = (repository: string, action: 'pull' | 'push') =>
-    actions.set(repository, (actions.get(repository) ?? new Set()).add(action))
-  for (const operation of manifest.operations) {
-    if (operation.plugin.digest) allow(operation.plugin.repository, 'pull')
-    for (const artifact of operation.artifacts) allow(artifact.repository, 'pull')
-    const target = operation.config['repository']
-    if (operation.operation === 'build' && typeof target === 'string') {
-      allow(target, 'pull')
-      allow(target, 'push')
-    }
+  tx: Tx,
+  job: GrantedJob,
+  agentId: string,
+): Promise<JobCredential> {
+  const grants = grantsOf(JSON.parse(job.manifest) as JobManifest)
+  const answer = { want: 'registry' as const, registry: '/', pace: PACE }
+  const repositories = grants.map(({ name, actions }) => ({ name, actions }))
+  if (job.kind !== 'sync') {
+    const grant = { subject: subjectOf(job.id, job.fence), repositories: grants }
+    const bearer = context.registry.issueToken(grant, BEARER_SECONDS, context.now())
+    return { ...answer, bearer, repositories, expiresAt: isoNow(context, BEARER_SECONDS) }
   }
-  const repositories = [...actions].map(([name, set]) => ({ name, actions: [...set] }))
-  const bearer = context.registry.issueToken(
-    { subject: `${jobId}#${fence}`, repositories },
-    REGISTRY_TTL_SECONDS,
-    context.now(),
-  )
-  return {
-    want: 'registry',
-    registry: '/',
-    bearer,
-    repositories,
-    expiresAt: isoNow(context, REGISTRY_TTL_SECONDS),
-  }
+  const { expiresAt, ...once } = await issueOneTimeToken(context, tx, job, agentId, grants)
+  return { ...answer, bearer: '', repositories, expiresAt, oneTime: { url: '/v2/token', ...once } }
+}
+
+interface GrantedJob {
+  id: string
+  kind: string
+  fence: number
+  install_id: string | null
+  manifest: string
+  manifest_digest: string
 }

@@ -15,6 +15,7 @@ import type {
   StepStatus,
   UserRole,
 } from '@tenon/core'
+import type { RepositoryGrant } from '@tenon/oci'
 import type { PlanResult, RuntimeInfo } from '@tenon/protocol'
 import type { ColumnType, Generated, GeneratedAlways } from 'kysely'
 
@@ -62,6 +63,15 @@ export interface Database {
     delivered_at: string | null
     refused_at: string | null
     refusal: string | null
+  }
+  registry_token: {
+    secret_hash: string
+    job_id: string
+    fence: number
+    grants: JsonColumn<RepositoryGrant[]>
+    created_at: string
+    expires_at: string
+    redeemed_at: string | null
   }
   audit_entry: { chain: string; seq: number; body: string; hash: string; action: GeneratedAlways<string> }
   audit_head: { chain: string; seq: number; hash: string }

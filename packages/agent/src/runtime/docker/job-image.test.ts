@@ -63,6 +63,7 @@ describe.skipIf(missing !== undefined)(`the job image on docker ${missing ?? ''}
       apiSocket: socket,
       hostSocket: undefined,
       lentPaths: [],
+      agentDir: '/nowhere',
       isContainer: true,
       isFake: false,
     })

@@ -257,6 +257,18 @@ create table install_secret (
   unique (install_id, name, version)
 );
 
+-- What a sync may trade once for a bearer of the vendor registry. Kept for a day after its end, to tell reuse from a guess.
+create table registry_token (
+  secret_hash text primary key,
+  job_id text not null references job,
+  fence bigint not null,
+  grants jsonb not null,
+  created_at timestamptz not null,
+  expires_at timestamptz not null,
+  redeemed_at timestamptz
+);
+create index registry_token_expiry on registry_token (expires_at);
+
 create table audit_entry (
   chain text not null,
   seq bigint not null,

@@ -1,0 +1,264 @@
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import {
+  ANNOTATIONS,
+  BUNDLE_ANNOTATIONS,
+  checkBundle,
+  extendPinnedKeys,
+  parseEntry,
+  PREDICATES,
+  type AuditEntry,
+} from '@tenon/core'
+import type { AgentFrame } from '@tenon/protocol'
+import { bundleFromJSON } from '@sigstore/bundle'
+import { toSignedEntity, toTrustMaterial, Verifier } from '@sigstore/verify'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { verify } from '../crypto.ts'
+import { entriesOf } from '../testing/audit.ts'
+import { MANIFEST, rawRegistry } from '../testing/raw-registry.ts'
+import {
+  connectAgent,
+  enrolTestAgent,
+  finishedFrame,
+  manifestOf,
+  startedFrame,
+  type TestAgent,
+} from '../testing/test-agent.ts'
+import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
+import { component } from '../testing/world.ts'
+
+const REPOSITORY = 'apps/shop/web'
+const COMMIT = 'c'.repeat(40)
+const BUNDLE = 'application/vnd.dev.sigstore.bundle.v0.3+json'
+const hasCosign = spawnSync('cosign', ['version']).status === 0
+
+describe('the signature of an artifact', () => {
+  let tenant: TestTenant
+  let builder: TestAgent
+  let requests = 0
+
+  beforeAll(async () => {
+    tenant = await startTestTenant({ leaseSeconds: 600, heartbeatSeconds: 60 })
+    const { client, url } = tenant
+    await client.call('apps.sync', {
+      body: { app: { name: 'shop', displayName: 'shop', description: '', components: [component('web')] } },
+    })
+    const { joinToken } = await client.call('agents.joinToken', { body: { role: 'build' } })
+    builder = await connectAgent(url, await enrolTestAgent(url, joinToken))
+  })
+  afterAll(() => tenant.stop())
+
+  type Want = Pick<Extract<AgentFrame, { type: 'credential.request' }>, 'want' | 'artifact'>
+  async function ask(job: { jobId: string; fence: number }, want: Want) {
+    const requestId = ++requests
+    const { jobId, fence } = job
+    builder.send({ type: 'credential.request', requestId, jobId, fence, ...want })
+    const granted = builder.next('credential.grant', (f) => f.requestId === requestId)
+    const refused = builder.next('credential.refused', (f) => f.requestId === requestId)
+    granted.catch(() => undefined)
+    refused.catch(() => undefined)
+    return Promise.race([granted, refused])
+  }
+
+  /** A build that has pushed an artifact with one image in its closure. */
+  async function building(content: string) {
+    const { client, url } = tenant
+    const source = await client.call('sources.put', { body: new TextEncoder().encode(content) })
+    const components = [{ name: 'web', source: source.digest }]
+    await client.call('builds.create', { params: { ref: 'shop' }, body: { components } })
+    const assign = await builder.next('job.assign')
+    const job = manifestOf(assign)
+    builder.send({ type: 'job.accepted', jobId: job.jobId, fence: job.fence })
+    builder.send(startedFrame(job))
+    const given = await ask(job, { want: 'registry' })
+    if (given.type !== 'credential.grant' || given.credential.want !== 'registry')
+      throw new Error('no access')
+    const registry = rawRegistry(url, given.credential.bearer)
+    const image = await registry.push(REPOSITORY, `image of ${content}`)
+    const closure = JSON.stringify([{ image: 'redis:7', digest: image.digest }])
+    const artifact = await registry.push(REPOSITORY, content, {
+      annotations: { [ANNOTATIONS.closure]: closure },
+    })
+    return { job, source, image, artifact, registry, assign }
+  }
+  const wanted = (digest: string) => ({
+    want: 'attestation' as const,
+    artifact: {
+      digest,
+      mediaType: MANIFEST,
+      size: 1,
+      materials: [{ uri: 'git+https://example.com/shop', digest: { gitCommit: COMMIT } }],
+    },
+  })
+  async function attested(build: Awaited<ReturnType<typeof building>>) {
+    const answer = await ask(build.job, wanted(build.artifact.digest))
+    if (answer.type !== 'credential.grant' || answer.credential.want !== 'attestation')
+      throw new Error(`refused: ${JSON.stringify(answer)}`)
+    return answer.credential
+  }
+  async function end(job: { jobId: string; fence: number }, result = {}) {
+    builder.send(finishedFrame(builder.identity, job, { result }))
+    await builder.next('job.settled', (f) => f.jobId === job.jobId)
+  }
+  async function serverKeys() {
+    const { keys } = await tenant.client.call('server.info', {})
+    const [first] = builder.identity.keys
+    return extendPinnedKeys(new Map([[first!.keyId, first!.publicKey]]), keys, verify)
+  }
+
+  it('holds for sigstore, and says from what, by whom and by which job it was made', async () => {
+    const build = await building('first')
+    const { artifact, source, image, job } = build
+    const { bundles, repository } = await attested(build)
+    expect(repository).toBe(REPOSITORY)
+    expect(bundles.map(({ predicateType }) => predicateType)).toEqual([
+      PREDICATES.signature,
+      PREDICATES.provenance,
+    ])
+    const keys = await serverKeys()
+    for (const { text } of bundles) expect(() => verifyBySigstore(text, keys)).not.toThrow()
+    const check = checkBundle(bundles[1]!.text, artifact.digest, keys, verify)
+    const sha256 = (digest: string) => ({ sha256: digest.replace('sha256:', '') })
+    expect(check).toMatchObject({
+      ok: true,
+      statement: {
+        predicate: {
+          buildDefinition: {
+            externalParameters: { repository: REPOSITORY, component: 'web' },
+            internalParameters: { manifestDigest: expect.stringMatching(/^sha256:/) },
+            resolvedDependencies: expect.arrayContaining([
+              { uri: 'tenon/sources', digest: sha256(source.digest) },
+              { uri: 'git+https://example.com/shop', digest: { gitCommit: COMMIT } },
+              { uri: 'redis:7', digest: sha256(image.digest) },
+            ]),
+          },
+          runDetails: {
+            builder: { id: expect.stringContaining(tenant.context.serverId) },
+            metadata: { invocationId: job.jobId },
+          },
+        },
+      },
+    })
+    const entries = (await entriesOf(tenant, 'server')).map(({ body }) => parseEntry(body) as AuditEntry)
+    const signed = entries.filter(({ subject }) => subject.id === `${REPOSITORY}@${artifact.digest}`)
+    expect(signed).toMatchObject([
+      { action: 'artifact.signed', outcome: 'ok', details: { jobId: job.jobId } },
+    ])
+    await end(job, { digest: artifact.digest, repository: REPOSITORY })
+  })
+
+  it('does not hold for sigstore once a byte of it is changed or another key is under its name', async () => {
+    const build = await building('second')
+    const { text } = (await attested(build)).bundles[0]!
+    const changed = JSON.parse(text) as { dsseEnvelope: { payload: string } }
+    const payload = Buffer.from(changed.dsseEnvelope.payload, 'base64').toString()
+    changed.dsseEnvelope.payload = Buffer.from(payload.replace('web', 'wet')).toString('base64')
+    const keys = await serverKeys()
+    expect(() => verifyBySigstore(JSON.stringify(changed), keys)).toThrow()
+    const posing = new Map([...keys.keys()].map((id) => [id, builder.identity.key.publicKey]))
+    expect(() => verifyBySigstore(text, posing)).toThrow()
+    await end(build.job)
+  })
+
+  it('is given to a build for what its own repository holds, and to nobody else', async () => {
+    const build = await building('third')
+    const absent = `sha256:${'0'.repeat(64)}`
+    expect(await ask(build.job, wanted(absent))).toMatchObject({ type: 'credential.refused' })
+    expect(await ask(build.job, wanted(build.source.digest))).toMatchObject({ type: 'credential.refused' })
+    expect(await ask(build.job, { want: 'attestation' })).toMatchObject({ type: 'credential.refused' })
+    const late = { ...build.job, fence: build.job.fence + 1 }
+    expect(await ask(late, wanted(build.artifact.digest))).toMatchObject({ type: 'credential.refused' })
+    await end(build.job)
+    expect(await ask(build.job, wanted(build.artifact.digest))).toMatchObject({ type: 'credential.refused' })
+  })
+
+  it('is there for the plugins that the server brings, once, also after a rotation of the keys', async () => {
+    const { storage } = tenant.context.registry
+    const { rows } = await tenant.context.pool.query<{ repository: string; digest: `sha256:${string}` }>(
+      'select repository, digest from plugin',
+    )
+    const bundlesOf = async () => {
+      const lists = await Promise.all(
+        rows.map(({ repository, digest }) => storage.listReferrers(repository, digest)),
+      )
+      return lists.map((list) =>
+        list.map(({ artifactType, annotations }) => [
+          artifactType,
+          annotations?.[BUNDLE_ANNOTATIONS.predicateType],
+        ]),
+      )
+    }
+    const both = [PREDICATES.signature, PREDICATES.provenance].map((predicate) => [BUNDLE, predicate])
+    const expected = rows.map(() => expect.arrayContaining(both))
+    expect(await bundlesOf()).toEqual(expected)
+    await tenant.client.call('keys.rotate', {})
+    const another = await tenant.another()
+    expect((await bundlesOf()).map((list) => list.length)).toEqual(rows.map(() => 2))
+    await another.stop()
+  })
+
+  it('by a newer key is trusted through the chain, and so is one by an older key', async () => {
+    const before = await building('before')
+    const old = (await attested(before)).bundles
+    await end(before.job)
+    await tenant.client.call('keys.rotate', {})
+    const after = await building('after')
+    const fresh = (await attested(after)).bundles
+    await end(after.job)
+    const keys = await serverKeys()
+    for (const { text } of old) expect(checkBundle(text, before.artifact.digest, keys, verify).ok).toBe(true)
+    for (const { text } of fresh) {
+      expect(checkBundle(text, after.artifact.digest, keys, verify).ok).toBe(true)
+      expect(() => verifyBySigstore(text, keys)).not.toThrow()
+    }
+  })
+
+  it.skipIf(!hasCosign)(`verifies with cosign ${hasCosign ? '' : '(cosign is not installed)'}`, async () => {
+    const build = await building('for cosign')
+    const { bundles, subject } = await attested(build)
+    const dir = mkdtempSync(join(tmpdir(), 'tenon-cosign-'))
+    try {
+      const { publicKey } = tenant.context.keys.current().key
+      writeFileSync(
+        join(dir, 'key.pub'),
+        `-----BEGIN PUBLIC KEY-----\n${publicKey}\n-----END PUBLIC KEY-----\n`,
+      )
+      writeFileSync(join(dir, 'bundle.json'), bundles[1]!.text)
+      const args = ['verify-blob-attestation', '--new-bundle-format', '--insecure-ignore-tlog']
+      const about = [
+        '--type',
+        'slsaprovenance1',
+        '--digest',
+        subject.digest.slice(7),
+        '--digestAlg',
+        'sha256',
+      ]
+      const files = ['--key', join(dir, 'key.pub'), '--bundle', join(dir, 'bundle.json')]
+      const { status, stderr } = spawnSync('cosign', [...args, ...about, ...files], { encoding: 'utf8' })
+      expect([status, stderr]).toMatchObject([0, expect.any(String)])
+    } finally {
+      rmSync(dir, { recursive: true, force: true })
+    }
+    await end(build.job)
+  })
+})
+
+/** Of sigstore's `PublicKeyDetails`. */
+const PKIX_ED25519 = 7
+
+/** As a stranger would check it: sigstore's own code, the tenant's keys, no transparency log. */
+function verifyBySigstore(text: string, keys: ReadonlyMap<string, string>): void {
+  const material = toTrustMaterial(
+    { mediaType: '', tlogs: [], certificateAuthorities: [], ctlogs: [], timestampAuthorities: [] },
+    Object.fromEntries(
+      [...keys].map(([id, key]) => {
+        const rawBytes = Buffer.from(key, 'base64')
+        return [id, { rawBytes, keyDetails: PKIX_ED25519, validFor: { start: new Date(0), end: undefined } }]
+      }),
+    ),
+  )
+  const options = { tlogThreshold: 0, ctlogThreshold: 0, timestampThreshold: 0 }
+  new Verifier(material, options).verify(toSignedEntity(bundleFromJSON(JSON.parse(text))))
+}

@@ -1,0 +1,122 @@
+import { BUNDLE_ANNOTATIONS, checkBundle, SERVER_CHAIN } from '@tenon/core'
+import { packFolder, parseManifest, type Digest } from '@tenon/oci'
+import { MEDIA_TYPES, pluginDescription, PRODUCT_VERSION } from '@tenon/protocol'
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Context } from '../context.ts'
+import { verify } from '../crypto.ts'
+import { transact } from '../store/transaction.ts'
+import { signBundles } from './attest-artifact.ts'
+
+const MAX_PLUGIN_BYTES = 67_108_864
+const MAX_BUNDLE_BYTES = 1_048_576
+
+/** The plugins that come with this server go into the vendor registry by digest, signed, like everything that jobs run. */
+export async function publishPlugins(context: Context): Promise<void> {
+  const names = await readdir(context.config.pluginsDir).catch(() => [])
+  for (const name of names.filter((n) => /^[a-z0-9_-]+$/.test(n))) {
+    const folder = join(context.config.pluginsDir, name)
+    const { operations } = pluginDescription.parse(
+      JSON.parse(await readFile(join(folder, 'plugin.json'), 'utf8')),
+    )
+    const bytes = await packFolder(folder)
+    const repository = `tenon/plugins/${name}`
+    const { digest } = await context.registry.storeLayer(
+      repository,
+      MEDIA_TYPES.plugin,
+      MEDIA_TYPES.pluginLayer,
+      once(bytes),
+      MAX_PLUGIN_BYTES,
+    )
+    const isSigned = await hasSignature(context, repository, digest)
+    if (!isSigned) await storeSignature(context, name, repository, digest)
+    await record(context, { name, repository, digest, version: PRODUCT_VERSION, operations }, isSigned)
+  }
+}
+
+async function record(
+  context: Context,
+  row: { name: string; repository: string; digest: Digest; version: string; operations: string[] },
+  wasSigned: boolean,
+): Promise<void> {
+  const { name, repository, digest } = row
+  const fact = { actor: { type: 'server' as const, id: context.serverId }, outcome: 'ok' as const }
+  await transact(context, async (tx) => {
+    if (!wasSigned)
+      tx.audit(SERVER_CHAIN, {
+        ...fact,
+        action: 'artifact.signed',
+        subject: { type: 'artifact', id: `${repository}@${digest}` },
+        manifestDigest: null,
+        details: { plugin: name, keyId: context.keys.current().keyId },
+      })
+    const known = await tx.db
+      .selectFrom('plugin')
+      .select('digest')
+      .where('name', '=', name)
+      .executeTakeFirst()
+    if (known?.digest === digest) return
+    await tx.db
+      .insertInto('plugin')
+      .values(row)
+      .onConflict((c) => c.column('name').doUpdateSet(row))
+      .execute()
+    tx.audit(SERVER_CHAIN, {
+      ...fact,
+      action: 'plugin.published',
+      subject: { type: 'plugin', id: name },
+      manifestDigest: null,
+      details: { digest },
+    })
+  })
+}
+
+/** A signature by an older key of the chain is as good: agents trust all of it. */
+async function hasSignature(context: Context, repository: string, digest: Digest): Promise<boolean> {
+  const { storage } = context.registry
+  const keys = new Map(context.keys.links().map(({ keyId, publicKey }) => [keyId, publicKey]))
+  for (const referrer of await storage.listReferrers(repository, digest)) {
+    if (referrer.artifactType !== MEDIA_TYPES.bundle) continue
+    const found = await storage.getManifest(repository, referrer.digest)
+    const layer = found && parseManifest(found.mediaType, found.bytes).layers[0]
+    if (!layer || layer.size > MAX_BUNDLE_BYTES) continue
+    const chunks: Buffer[] = []
+    for await (const chunk of await storage.openBlob(repository, layer.digest)) chunks.push(chunk as Buffer)
+    if (checkBundle(Buffer.concat(chunks).toString('utf8'), digest, keys, verify).ok) return true
+  }
+  return false
+}
+
+/** Says nothing of the time, so that two processes that start at once store the same. */
+async function storeSignature(
+  context: Context,
+  name: string,
+  repository: string,
+  digest: Digest,
+): Promise<void> {
+  const { storage } = context.registry
+  const found = await storage.getManifest(repository, digest)
+  if (!found) return
+  const bundles = signBundles(
+    context,
+    { repository, digest },
+    {
+      serverId: context.serverId,
+      buildType: 'plugin',
+      external: { plugin: name, version: PRODUCT_VERSION },
+      internal: {},
+      materials: [],
+      invocationId: `publish:${name}`,
+    },
+  )
+  const subject = { mediaType: found.mediaType, digest, size: found.bytes.byteLength }
+  for (const { predicateType, text } of bundles)
+    await context.registry.storeReferrer(repository, subject, MEDIA_TYPES.bundle, text, {
+      [BUNDLE_ANNOTATIONS.content]: 'dsse-envelope',
+      [BUNDLE_ANNOTATIONS.predicateType]: predicateType,
+    })
+}
+
+async function* once(bytes: Uint8Array) {
+  yield bytes
+}

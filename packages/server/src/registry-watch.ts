@@ -1,0 +1,97 @@
+import type { AuditFact } from '@tenon/core'
+import type { RegistryEvent } from '@tenon/oci'
+import type { Context } from './context.ts'
+import { chainOf } from './operations/audit-chains.ts'
+import { transact } from './store/transaction.ts'
+
+type Refused = Extract<RegistryEvent, { type: 'access.refused' }>
+
+/** An answer of the database holds this long, so that a busy job costs it a question now and then. */
+const LEASE_KNOWN_MS = 2000
+/** The same refusal of the same job is written once in this time: a job in a loop must not fill the audit. */
+const SAID_AGAIN_MS = 60_000
+const KEEP = 5000
+
+export interface RegistryWatch {
+  /** `subject` is a job and its fencing number: does it hold its lease? */
+  isLive(subject: string): Promise<boolean>
+  /** Writes down what a token of ours was refused; noise of strangers is not audited. */
+  refused(event: Refused): Promise<void>
+}
+
+/** What the vendor registry asks and tells about the jobs that hold its tokens. */
+export function createRegistryWatch(context: Context): RegistryWatch {
+  const leases = new Map<string, { at: number; holds: Promise<boolean> }>()
+  const said = new Map<string, number>()
+  return {
+    isLive(subject) {
+      const known = leases.get(subject)
+      if (known && context.now() - known.at < LEASE_KNOWN_MS) return known.holds
+      const holds = holdsLease(context, subject)
+      remember(leases, subject, { at: context.now(), holds })
+      holds.catch(() => leases.delete(subject))
+      return holds
+    },
+    async refused(event) {
+      const job = readSubject(event.subject ?? '')
+      if (!job) return
+      const key = [event.subject, event.reason, event.action, event.repository, event.digest].join(' ')
+      if (context.now() - (said.get(key) ?? 0) < SAID_AGAIN_MS) return
+      remember(said, key, context.now())
+      await auditRefusal(context, job, event)
+    },
+  }
+}
+
+async function holdsLease({ db }: Pick<Context, 'db'>, subject: string): Promise<boolean> {
+  const job = readSubject(subject)
+  if (!job) return false
+  const held = await db
+    .selectFrom('job')
+    .select('id')
+    .where('id', '=', job.jobId)
+    .where('fence', '=', job.fence)
+    .where('status', 'in', ['assigned', 'running'])
+    .executeTakeFirst()
+  return held !== undefined
+}
+
+async function auditRefusal(
+  context: Context,
+  { jobId, fence }: { jobId: string; fence: number },
+  event: Refused,
+): Promise<void> {
+  await transact(context, async (tx) => {
+    const job = await tx.db
+      .selectFrom('job')
+      .select(['install_id', 'manifest_digest'])
+      .where('id', '=', jobId)
+      .executeTakeFirst()
+    const fact: AuditFact = {
+      actor: { type: 'server', id: context.serverId },
+      action: 'registry.token_refused',
+      subject: { type: 'job', id: jobId },
+      outcome: 'refused',
+      manifestDigest: job?.manifest_digest ?? null,
+      details: {
+        fence,
+        reason: event.reason ?? 'not_granted',
+        action: event.action,
+        repository: event.repository ?? null,
+        digest: event.digest ?? event.reference ?? null,
+      },
+    }
+    tx.audit(chainOf(job?.install_id ?? null), fact)
+  })
+}
+
+function readSubject(subject: string): { jobId: string; fence: number } | undefined {
+  const [, jobId, fence] = /^(job_[0-9a-z]+)#(\d{1,15})$/i.exec(subject) ?? []
+  return jobId === undefined ? undefined : { jobId, fence: Number(fence) }
+}
+
+function remember<T>(map: Map<string, T>, key: string, value: T): void {
+  map.delete(key)
+  map.set(key, value)
+  if (map.size > KEEP) map.delete(map.keys().next().value ?? '')
+}
