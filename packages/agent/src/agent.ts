@@ -1,3 +1,4 @@
+import { createSecretSource } from './absent-secrets.ts'
 import { mkdir, readFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
@@ -127,6 +128,7 @@ class RunningAgent implements Agent {
       journal,
       credentials,
       store: secrets?.store,
+      secretOf: secrets && createSecretSource(secrets.store),
       stateLockHolder: (component: string) => runner.stateLockHolder(component),
       send,
       clock,

@@ -1,5 +1,6 @@
 import { jobOutputs, type AgentFrame, type JobContext, type JobCredential } from '@tenon/protocol'
 import type { z } from 'zod'
+import type { createSecretSource } from './absent-secrets.ts'
 import type { AgentConfig } from './config.ts'
 import type { CredentialDesk } from './credentials.ts'
 import type { Identity } from './identity.ts'
@@ -23,6 +24,8 @@ export interface JobDeskContext {
   credentials: CredentialDesk
   /** Install agents only. */
   store: InstallStore | undefined
+  /** Of the same store. */
+  secretOf: ReturnType<typeof createSecretSource> | undefined
   stateLockHolder: (component: string) => JobLife | undefined
   send: (frame: AgentFrame) => boolean
   clock: () => number
@@ -32,6 +35,7 @@ export interface JobDeskContext {
 export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
   const { journal, credentials, store, stateLockHolder, send, clock } = context
   const { id, manifest } = life
+  const secretOf = context.secretOf
   return {
     ...id,
     manifest,
@@ -43,7 +47,7 @@ export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
       return credential
     },
     secret: async (name) => {
-      const value = decode(await store?.get('secret', name))
+      const value = await secretOf?.(manifest, name)
       if (value !== undefined) await life.give([value])
       return value
     },

@@ -23,6 +23,14 @@ export const componentJobConfig = z.object({
   sensitiveInputs: z.array(partName),
   /** The secrets that the job may ask for, sensitive inputs (`inputSecretName`) among them. */
   secrets: z.array(partName),
+  /** What the agent does for a secret that the install does not have: make one, or take what the vendor preset. */
+  absentSecrets: z.record(
+    partName,
+    z.discriminatedUnion('how', [
+      z.object({ how: z.literal('generate'), format: z.enum(['base64', '']) }),
+      z.object({ how: z.literal('preset'), value: z.string() }),
+    ]),
+  ),
   /** Components whose outputs the job may ask for. */
   dependencies: z.array(partName),
   /** What is on the install, and this component as it is to be: for image references and `build_id` in templates. */

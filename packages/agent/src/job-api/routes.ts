@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import type { JobManifest } from '@tenon/core'
-import { attestationRequest, jobOutputs, jobProgress, jobResult, name } from '@tenon/protocol'
+import { attestationRequest, jobOutputs, jobProgress, jobResult, partName } from '@tenon/protocol'
 import type { z } from 'zod'
 import type { ReportedOutputs } from '../journal-state.ts'
 import { JobApiError, readBody } from './answer.ts'
@@ -145,7 +145,7 @@ function checkSize(value: unknown, what: string): void {
 }
 
 function checkedName(value: string): string {
-  const parsed = name.safeParse(value)
+  const parsed = partName.safeParse(value)
   if (parsed.success) return parsed.data
   throw new JobApiError('bad_request', `The name ${parsed.error.issues[0]?.message}.`, 'Use a valid name.')
 }

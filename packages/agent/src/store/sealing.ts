@@ -1,4 +1,4 @@
-import { name as nameSchema } from '@tenon/protocol'
+import { partName } from '@tenon/protocol'
 import { Decrypter, generateX25519Identity, identityToRecipient } from 'age-encryption'
 import type { InstallStore } from './install-store.ts'
 import { StoreError } from './store-error.ts'
@@ -24,7 +24,7 @@ export async function setSecret(
   name: string,
   value: string,
 ): Promise<{ version: number }> {
-  const checked = nameSchema.safeParse(name)
+  const checked = partName.safeParse(name)
   if (!checked.success) {
     throw new StoreError('store_bad_name', `The name of a secret ${checked.error.issues[0]?.message}.`)
   }

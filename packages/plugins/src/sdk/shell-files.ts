@@ -1,6 +1,6 @@
 import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { jsonObject, name } from '@tenon/protocol'
+import { jsonObject, partName } from '@tenon/protocol'
 import { z } from 'zod'
 import { readConfig } from './config.ts'
 import type { OperationContext } from './plugin.ts'
@@ -12,7 +12,7 @@ const shellConfig = z.looseObject({
     .array(z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/))
     .max(200)
     .default([]),
-  dependencies: z.array(name).max(200).default([]),
+  dependencies: z.array(partName).max(200).default([]),
 })
 
 const SYSTEM_PATH = '/usr/local/bin:/usr/bin:/bin'

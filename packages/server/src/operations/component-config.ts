@@ -4,6 +4,7 @@ import {
   effectiveInputs,
   usesOf,
   type App,
+  type AppSecret,
   type Component,
   type Json,
   type Uses,
@@ -92,7 +93,8 @@ function jobConfig(subject: ConfigSubject, part: Part): ComponentJobConfig {
   const sensitiveInputs = (app.inputs ?? [])
     .filter(({ name, sensitive }) => sensitive && isUsed(uses.inputs, name))
     .map(({ name }) => name)
-  const secrets = (app.secrets ?? []).map(({ name }) => name).filter((name) => isUsed(uses.secrets, name))
+  const declared = (app.secrets ?? []).filter(({ name }) => isUsed([...uses.secrets, ...part.declared], name))
+  const secrets = declared.map(({ name }) => name)
   const own = uses.secrets.filter((name) => name !== '*')
   return {
     component: part.config,
@@ -103,6 +105,7 @@ function jobConfig(subject: ConfigSubject, part: Part): ComponentJobConfig {
     inputs: effectiveInputs(app, install.inputs),
     sensitiveInputs,
     secrets: [...new Set([...part.declared, ...own, ...secrets, ...sensitiveInputs.map(inputSecretName)])],
+    absentSecrets: absentSecrets(declared),
     dependencies: dependenciesOf(app, part, uses),
     components: Object.fromEntries(
       app.components.flatMap(({ name, type, varName = null }) => {
@@ -114,6 +117,15 @@ function jobConfig(subject: ConfigSubject, part: Part): ComponentJobConfig {
     health: part.health,
     policies: part.policies.map(({ name, contents }) => ({ name, contents })),
   }
+}
+
+function absentSecrets(secrets: readonly AppSecret[]): ComponentJobConfig['absentSecrets'] {
+  const rules: ComponentJobConfig['absentSecrets'] = {}
+  for (const { name, autoGenerate, format, default: preset } of secrets) {
+    if (autoGenerate) rules[name] = { how: 'generate', format }
+    else if (preset !== undefined) rules[name] = { how: 'preset', value: preset }
+  }
+  return rules
 }
 
 /** What the templates read, besides what the component says that it depends on. */
