@@ -40,6 +40,8 @@ function config(changes: Partial<AgentConfig> = {}): AgentConfig {
     registry: undefined,
     hostSocket: undefined,
     lentPaths: [],
+    toolPaths: [],
+    jobKubeconfig: undefined,
     storeKeyFile: path.join(dir, 'store.key'),
     programs: '/programs',
     proxy: { httpsProxy: undefined, httpProxy: undefined, noProxy: undefined },

@@ -210,6 +210,8 @@ class RunningAgent implements Agent {
         apiSocket: socket,
         hostSocket: config.hostSocket,
         lentPaths: config.lentPaths,
+        toolPaths: config.toolPaths,
+        jobKubeconfig: config.jobKubeconfig,
         agentDir: config.dir,
         isContainer: runtime.name === 'docker' || runtime.name === 'kubernetes',
         isFake: runtime.name === 'fake',

@@ -25,6 +25,10 @@ export interface AgentConfig {
   hostSocket: string | undefined
   /** Folders lent to the agent's jobs: sandbox jobs may write them, build jobs only read them; others see none. */
   lentPaths: string[]
+  /** Folders with tools (helm, kubectl, terraform) that jobs find besides the system's own; for `process`. */
+  toolPaths: string[]
+  /** How jobs that change components reach a cluster, where they have no service account of their own. */
+  jobKubeconfig: string | undefined
   storeKeyFile: string
   /** Folder with the programs that come with the agent, `job.mjs` among them. */
   programs: string
@@ -70,8 +74,11 @@ const settings = z.object({
   jobsCpus: z.coerce.number().positive().optional(),
   registryUrl: z.url({ protocol: /^https?$/ }).optional(),
   registryKeyFile: optionalText,
+  registryNodeAddress: optionalText,
   hostSocket: optionalText,
   lentPaths: optionalText,
+  toolPaths: optionalText,
+  jobKubeconfig: optionalText,
   storeKeyFile: optionalText,
   programs: optionalText,
   logLevel: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
@@ -96,6 +103,9 @@ const SOURCES: Record<keyof z.infer<typeof settings>, { flag?: string; variable:
   registryKeyFile: { variable: 'TENON_REGISTRY_KEY_FILE' },
   hostSocket: { variable: 'TENON_HOST_SOCKET' },
   lentPaths: { variable: 'TENON_LENT_PATHS' },
+  toolPaths: { variable: 'TENON_TOOL_PATHS' },
+  jobKubeconfig: { variable: 'TENON_JOB_KUBECONFIG' },
+  registryNodeAddress: { variable: 'TENON_REGISTRY_NODE_ADDRESS' },
   storeKeyFile: { variable: 'TENON_STORE_KEY_FILE' },
   programs: { flag: 'programs', variable: 'TENON_PROGRAMS_DIR' },
   logLevel: { flag: 'log-level', variable: 'TENON_LOG_LEVEL' },
@@ -123,10 +133,16 @@ export function readConfig(argv: string[], env: Environment, programs: string): 
     capacity: givenCapacity(value),
     registry:
       value.registryUrl && value.registryKeyFile
-        ? { url: value.registryUrl, keyFile: value.registryKeyFile }
+        ? {
+            url: value.registryUrl,
+            keyFile: value.registryKeyFile,
+            nodeAddress: value.registryNodeAddress,
+          }
         : undefined,
     hostSocket: value.hostSocket,
-    lentPaths: value.lentPaths?.split(path.delimiter).map((lent) => path.resolve(lent)) ?? [],
+    lentPaths: pathList(value.lentPaths),
+    toolPaths: pathList(value.toolPaths),
+    jobKubeconfig: value.jobKubeconfig && path.resolve(value.jobKubeconfig),
     storeKeyFile: value.storeKeyFile ?? path.join(dir, 'store.key'),
     programs: path.resolve(value.programs ?? programs),
     proxy: {
@@ -138,6 +154,10 @@ export function readConfig(argv: string[], env: Environment, programs: string): 
     maxLogBytes: value.maxLogBytes,
     clockSkewMs: value.clockSkewSeconds * 1000,
   }
+}
+
+function pathList(given: string | undefined): string[] {
+  return given?.split(path.delimiter).map((each) => path.resolve(each)) ?? []
 }
 
 /** Jobs of the fake runtime use nothing. Limits are upper bounds: processors may be promised several times over. */

@@ -6,7 +6,7 @@ import type { CredentialDesk } from './credentials.ts'
 import type { Identity } from './identity.ts'
 import type { JobDesk } from './job-api/route.ts'
 import type { JobLife } from './job-life.ts'
-import { cacheDirOf } from './job-spec.ts'
+import { cacheDirOf, kubeconfigOf } from './job-spec.ts'
 import type { Journal } from './journal.ts'
 import type { JournalEntry } from './journal-state.ts'
 import { textsOf } from './masking/given-secrets.ts'
@@ -81,6 +81,7 @@ export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
 async function jobContextOf(context: JobDeskContext, life: JobLife, waitMs: number): Promise<JobContext> {
   const { config, identity } = context
   const cacheDir = cacheDirOf(config.dir, life.manifest)
+  const kubeconfig = kubeconfigOf(life.manifest, config.jobKubeconfig)
   return {
     installId: identity.installId,
     registry: await registryOf(context, life, waitMs),
@@ -89,6 +90,7 @@ async function jobContextOf(context: JobDeskContext, life: JobLife, waitMs: numb
     programs: config.programs,
     serverKeys: Object.fromEntries(identity.pinnedKeys),
     ...(cacheDir === undefined ? {} : { cacheDir }),
+    ...(kubeconfig === undefined ? {} : { kubeconfig }),
   }
 }
 
@@ -103,7 +105,8 @@ async function registryOf(
     if (!config.registry) return null
     const bearer = await installRegistryBearer(config.registry, life.manifest, config.proxy)
     await life.give([bearer])
-    return { url: config.registry.url, bearer }
+    const { url, nodeAddress } = config.registry
+    return { url, bearer, ...(nodeAddress === undefined ? {} : { nodeAddress }) }
   }
   const credential = absolute(context, await credentials.request(life.id, 'registry', waitMs))
   await life.give([credential.bearer])

@@ -1,5 +1,5 @@
 import path from 'node:path'
-import type { JobManifest } from '@tenon/core'
+import type { JobKind, JobManifest } from '@tenon/core'
 import type { JobSpec } from './runtime/runtime.ts'
 
 const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
@@ -11,6 +11,8 @@ export interface JobSpecSettings {
   apiSocket: string
   hostSocket: string | undefined
   lentPaths: string[]
+  toolPaths: string[]
+  jobKubeconfig: string | undefined
   /** The agent's own folder, in which it keeps what a sync notes for the next one. */
   agentDir: string
   /** An engine runs its image's own program, which the image brings with it. */
@@ -29,6 +31,7 @@ export function cacheDirOf(agentDir: string, manifest: JobManifest): string | un
 export function buildJobSpec(manifest: JobManifest, token: string, settings: JobSpecSettings): JobSpec {
   const { programs, apiSocket, hostSocket } = settings
   const cacheDir = cacheDirOf(settings.agentDir, manifest)
+  const kubeconfig = kubeconfigOf(manifest, settings.jobKubeconfig)
   return {
     jobId: manifest.jobId,
     fence: manifest.fence,
@@ -36,7 +39,7 @@ export function buildJobSpec(manifest: JobManifest, token: string, settings: Job
     env: {
       TENON_JOB_URL: `unix:${apiSocket}`,
       TENON_JOB_TOKEN_FILE: 'token',
-      PATH: SYSTEM_PATH,
+      PATH: [...settings.toolPaths, SYSTEM_PATH].join(path.delimiter),
       ...(isLentTo(manifest, settings) ? { TENON_LENT_PATHS: settings.lentPaths.join(path.delimiter) } : {}),
       ...(settings.isFake ? fakeBehaviour(manifest) : {}),
     },
@@ -46,6 +49,8 @@ export function buildJobSpec(manifest: JobManifest, token: string, settings: Job
       { path: path.dirname(apiSocket), writable: false },
       ...(settings.isContainer ? [] : [{ path: programs, writable: false }]),
       ...(hostSocket === undefined ? [] : [{ path: path.dirname(hostSocket), writable: false }]),
+      ...settings.toolPaths.map((tools) => ({ path: tools, writable: false })),
+      ...(kubeconfig === undefined ? [] : [{ path: kubeconfig, writable: false }]),
       ...(cacheDir === undefined ? [] : [{ path: cacheDir, writable: true }]),
       ...(manifest.kind === 'sandbox' || isLentTo(manifest, settings)
         ? settings.lentPaths.map((lent) => ({ path: lent, writable: manifest.kind === 'sandbox' }))
@@ -57,6 +62,13 @@ export function buildJobSpec(manifest: JobManifest, token: string, settings: Job
 }
 
 /** A build reads what the vendor lent to its build agent: credentials of registries, where providers come from. */
+const CHANGES_COMPONENTS: ReadonlySet<JobKind> = new Set<JobKind>(['plan', 'deploy', 'destroy', 'action'])
+
+/** Access to a cluster goes to the jobs that plan and change components, and to no others. */
+export function kubeconfigOf(manifest: JobManifest, kubeconfig: string | undefined): string | undefined {
+  return CHANGES_COMPONENTS.has(manifest.kind) ? kubeconfig : undefined
+}
+
 function isLentTo(manifest: JobManifest, settings: JobSpecSettings): boolean {
   return manifest.kind === 'build' && settings.lentPaths.length > 0
 }

@@ -10,6 +10,8 @@ export interface RegistrySettings {
   url: string
   /** Read at each use, so that a rotated key needs no restart. */
   keyFile: string
+  /** `host[:port]` by which the nodes of a cluster pull from it, when it is another. */
+  nodeAddress?: string | undefined
 }
 
 export interface RepositoryGrant {

@@ -26,12 +26,21 @@ import { clippedText, digest, jsonObject } from './scalars.ts'
 export const jobContext = z.object({
   installId: z.string().nullable(),
   /** The registry that plugins and artifacts are read from: the install's own, or the vendor's for build and setup jobs. */
-  registry: z.object({ url: z.string(), bearer: z.string() }).nullable(),
+  registry: z
+    .object({
+      url: z.string(),
+      bearer: z.string(),
+      /** `host[:port]` by which the nodes of a cluster pull from it; absent: the one in `url`. */
+      nodeAddress: z.string().max(255).exactOptional(),
+    })
+    .nullable(),
   /** Socket of the local sandbox's supervisor, when this install has one. */
   hostSocket: z.string().nullable(),
   serverUrl: z.string(),
   /** The folder with the programs that come with the agent (agent, job, registry), for a sandbox job to seed an install. */
   programs: z.string(),
+  /** File that was lent to jobs for the install's cluster; absent inside a cluster, where a pod has its own access. */
+  kubeconfig: z.string().exactOptional(),
   /** The server's keys that the agent pinned, by id: what is synced must be signed by one of them. */
   serverKeys: z.record(z.string(), z.string()).optional(),
   /** A folder that outlives the job, for a sync to note where it is. Losing it costs time only. */

@@ -42,6 +42,8 @@ function makeAgent(folder: string): Agent {
     registry: undefined,
     hostSocket: undefined,
     lentPaths: [],
+    toolPaths: [],
+    jobKubeconfig: undefined,
     storeKeyFile: path.join(folder, 'store.key'),
     programs: '/programs',
     proxy: { httpsProxy: undefined, httpProxy: undefined, noProxy: undefined },

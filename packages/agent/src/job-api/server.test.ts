@@ -65,6 +65,8 @@ async function startAgent(withRegistry = false): Promise<void> {
       registry: withRegistry ? settings : undefined,
       hostSocket: '/run/host/host.sock',
       lentPaths: [],
+      toolPaths: [],
+      jobKubeconfig: undefined,
       storeKeyFile: path.join(dir, 'store.key'),
       programs: '/programs',
       proxy: { httpsProxy: undefined, httpProxy: undefined, noProxy: undefined },

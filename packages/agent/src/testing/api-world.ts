@@ -61,6 +61,8 @@ export class ApiWorld {
       registry: undefined,
       hostSocket: undefined,
       lentPaths: [],
+      toolPaths: [],
+      jobKubeconfig: undefined,
       storeKeyFile: path.join(this.dir, 'store.key'),
       programs: '/programs',
       proxy: { httpsProxy: undefined, httpProxy: undefined, noProxy: undefined },

@@ -63,6 +63,8 @@ describe.skipIf(missing !== undefined)(`the job image on docker ${missing ?? ''}
       apiSocket: socket,
       hostSocket: undefined,
       lentPaths: [],
+      toolPaths: [],
+      jobKubeconfig: undefined,
       agentDir: '/nowhere',
       isContainer: true,
       isFake: false,
