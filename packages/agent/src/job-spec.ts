@@ -57,6 +57,7 @@ export function buildJobSpec(manifest: JobManifest, token: string, settings: Job
         : []),
     ],
     network: 'egress',
+    ...(manifest.kind === 'build' ? { mayNestUsers: true } : {}),
     limits: { ...manifest.limits },
   }
 }

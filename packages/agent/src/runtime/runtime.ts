@@ -39,6 +39,8 @@ export interface JobSpec {
   /** Host paths the job may see besides its own folder and the tools. */
   mounts: { path: string; writable: boolean }[]
   network: 'none' | 'egress'
+  /** The job may be root in a user namespace that it makes itself, as building an image needs; nothing more outside. */
+  mayNestUsers?: boolean
   limits: JobLimits
 }
 

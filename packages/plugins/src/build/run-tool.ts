@@ -7,6 +7,8 @@ import type { OperationContext } from '../sdk/plugin.ts'
 
 export interface ToolRun {
   program: string
+  /** How messages call it, where that is not the program and its first argument. */
+  name?: string
   args: string[]
   cwd: string
   /** Besides what every program of the job gets. */
@@ -59,7 +61,7 @@ export async function runTool(context: ToolContext, run: ToolRun): Promise<strin
   const end = await endOf(context, run)
   if (end.code === 0) return end.stdout
   const said = end.complaint === '' ? '' : `: ${end.complaint}`
-  const message = `${basename(run.program)} ${run.args[0] ?? ''} ended with code ${end.code}${said}.`
+  const message = `${nameOf(run)} ended with code ${end.code}${said}.`
   throw new PluginError('tool_failed', message, "Read the job's log for all that it said.")
 }
 
@@ -111,6 +113,10 @@ export function endOf(context: ToolContext, run: ToolRun): Promise<ToolEnd> {
   })
 }
 
+function nameOf({ name, program, args }: ToolRun): string {
+  return name ?? `${basename(program)} ${args.find((arg) => !arg.startsWith('-')) ?? ''}`
+}
+
 function killGroup(pid: number | undefined): void {
   if (pid === undefined) return
   try {
@@ -122,7 +128,7 @@ function killGroup(pid: number | undefined): void {
 
 function tooLong(run: ToolRun): PluginError {
   const seconds = Math.round((run.timeoutMs ?? TIMEOUT_MS) / 1000)
-  const message = `${basename(run.program)} ${run.args[0] ?? ''} did not end within ${seconds} seconds.`
+  const message = `${nameOf(run)} did not end within ${seconds} seconds.`
   return new PluginError(
     'tool_failed',
     message,

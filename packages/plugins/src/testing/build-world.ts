@@ -23,6 +23,8 @@ export interface BuildGiven {
   images?: string[]
   repository?: string
   env?: Record<string, string>
+  /** A program with its arguments that starts the job, such as one that confines. */
+  under?: string[]
 }
 
 export interface BuildEnd {
@@ -67,7 +69,7 @@ export async function createBuildWorld(type: PluginName): Promise<BuildWorld> {
           expiresAt: soon(),
         }),
       })
-      const job = await world.startJob(api, given.env)
+      const job = await world.startJob(api, given.env, given.under)
       const code = await job.ended
       return {
         code,

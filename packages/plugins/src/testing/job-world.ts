@@ -137,6 +137,7 @@ export class JobWorld {
   async startJob(
     api: JobApiServer,
     more: Record<string, string> = {},
+    under: string[] = [],
   ): Promise<RunningProgram & { folder: string }> {
     const folder = this.#path('job')
     await mkdir(folder)
@@ -147,12 +148,18 @@ export class JobWorld {
       [join(this.programs, 'job.mjs')],
       { ...env, HOME: folder, TMPDIR: folder, ...more },
       folder,
+      under,
     )
     return { ...program, folder }
   }
 
-  spawn(args: string[], env: Record<string, string> = {}, cwd = this.dir): RunningProgram {
-    const program = startProgram(args, env, cwd)
+  spawn(
+    args: string[],
+    env: Record<string, string> = {},
+    cwd = this.dir,
+    under: string[] = [],
+  ): RunningProgram {
+    const program = startProgram(args, env, cwd, under)
     this.#closers.push(() => {
       program.child.kill('SIGTERM')
       const hard = setTimeout(() => program.child.kill('SIGKILL'), 10_000)

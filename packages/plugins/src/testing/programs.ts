@@ -58,9 +58,16 @@ export interface RunningProgram {
   ended: Promise<number | null>
 }
 
-export function startProgram(args: string[], env: Record<string, string>, cwd: string): RunningProgram {
+/** `under` is a program with its arguments that starts it, such as one that confines. */
+export function startProgram(
+  args: string[],
+  env: Record<string, string>,
+  cwd: string,
+  under: string[] = [],
+): RunningProgram {
   const path = `${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`
-  const child = spawn(process.execPath, args, {
+  const [program = process.execPath, ...before] = [...under, process.execPath]
+  const child = spawn(program, [...before, ...args], {
     cwd,
     env: { PATH: path, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],

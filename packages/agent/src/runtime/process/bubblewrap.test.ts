@@ -26,6 +26,14 @@ describe('bubblewrap', () => {
     expect(bubblewrapArguments({ ...confinement, network: 'egress' })).not.toContain('--die-with-parent')
   })
 
+  it('gives the one capability that nesting needs to a job that may nest, and none to others', () => {
+    const confinement = { workFolder: '/w', tools: [], mounts: [], env: {}, network: 'none' as const }
+    expect(bubblewrapArguments(confinement)).not.toContain('--cap-add')
+    expect(bubblewrapArguments({ ...confinement, mayNestUsers: true }).join(' ')).toContain(
+      '--cap-drop ALL --as-pid-1 --hostname job --cap-add CAP_SETFCAP',
+    )
+  })
+
   it('mounts only folders of tools that the system does not show anyway', () => {
     expect(toolFolders(['/usr/bin/node', '/opt/node/bin/node'])).toEqual(['/opt/node/bin'])
   })

@@ -35,6 +35,8 @@ export interface Confinement {
   tools: string[]
   mounts: { path: string; writable: boolean }[]
   network: 'none' | 'egress'
+  /** Whether the job may make a user namespace in which it is root. */
+  mayNestUsers?: boolean | undefined
   env: Record<string, string>
 }
 
@@ -45,6 +47,8 @@ export interface Confinement {
 export function bubblewrapArguments(confinement: Confinement): string[] {
   const { workFolder, tools, mounts, network, env } = confinement
   const namespaces = ['--unshare-user-try', '--unshare-pid', '--unshare-ipc', '--unshare-uts']
+  // Where the agent is root, the kernel lets a namespace's root become one of a nested namespace only with this one.
+  const nesting = confinement.mayNestUsers === true ? ['--cap-add', 'CAP_SETFCAP'] : []
   const rights = ['--unshare-cgroup-try', '--cap-drop', 'ALL', '--as-pid-1', '--hostname', 'job']
   const own = ['--proc', '/proc', '--dev', '/dev', '--tmpfs', '/tmp', '--tmpfs', '/run']
   const work = ['--bind', workFolder, workFolder, '--chdir', workFolder, '--clearenv']
@@ -52,6 +56,7 @@ export function bubblewrapArguments(confinement: Confinement): string[] {
     ...namespaces,
     ...(network === 'none' ? ['--unshare-net'] : []),
     ...rights,
+    ...nesting,
     ...SYSTEM.flatMap((place) => ['--ro-bind-try', place, place]),
     ...own,
     ...tools.flatMap((folder) => ['--ro-bind', folder, folder]),

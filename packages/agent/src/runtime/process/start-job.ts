@@ -85,6 +85,7 @@ async function writeEnvironment(folder: JobFolder, host: Host, spec: JobSpec): P
     tools: host.tools,
     mounts: spec.mounts,
     network: spec.network,
+    mayNestUsers: spec.mayNestUsers,
     env,
   }
   const words = bubblewrapArguments(confinement).map((word) => `${word}\0`)
