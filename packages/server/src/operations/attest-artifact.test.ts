@@ -73,11 +73,14 @@ describe('the signature of an artifact', () => {
     builder.send({ type: 'job.accepted', jobId: job.jobId, fence: job.fence })
     builder.send(startedFrame(job))
     const given = await ask(job, { want: 'registry' })
-    if (given.type !== 'credential.grant' || given.credential.want !== 'registry') throw new Error('no access')
+    if (given.type !== 'credential.grant' || given.credential.want !== 'registry')
+      throw new Error('no access')
     const registry = rawRegistry(url, given.credential.bearer)
     const image = await registry.push(REPOSITORY, `image of ${content}`)
     const closure = JSON.stringify([{ image: 'redis:7', digest: image.digest }])
-    const artifact = await registry.push(REPOSITORY, content, { annotations: { [ANNOTATIONS.closure]: closure } })
+    const artifact = await registry.push(REPOSITORY, content, {
+      annotations: { [ANNOTATIONS.closure]: closure },
+    })
     return { job, source, image, artifact, registry, assign }
   }
   const wanted = (digest: string) => ({
@@ -110,7 +113,10 @@ describe('the signature of an artifact', () => {
     const { artifact, source, image, job } = build
     const { bundles, repository } = await attested(build)
     expect(repository).toBe(REPOSITORY)
-    expect(bundles.map(({ predicateType }) => predicateType)).toEqual([PREDICATES.signature, PREDICATES.provenance])
+    expect(bundles.map(({ predicateType }) => predicateType)).toEqual([
+      PREDICATES.signature,
+      PREDICATES.provenance,
+    ])
     const keys = await serverKeys()
     for (const { text } of bundles) expect(() => verifyBySigstore(text, keys)).not.toThrow()
     const check = checkBundle(bundles[1]!.text, artifact.digest, keys, verify)
@@ -137,7 +143,9 @@ describe('the signature of an artifact', () => {
     })
     const entries = (await entriesOf(tenant, 'server')).map(({ body }) => parseEntry(body) as AuditEntry)
     const signed = entries.filter(({ subject }) => subject.id === `${REPOSITORY}@${artifact.digest}`)
-    expect(signed).toMatchObject([{ action: 'artifact.signed', outcome: 'ok', details: { jobId: job.jobId } }])
+    expect(signed).toMatchObject([
+      { action: 'artifact.signed', outcome: 'ok', details: { jobId: job.jobId } },
+    ])
     await end(job, { digest: artifact.digest, repository: REPOSITORY })
   })
 
@@ -172,9 +180,14 @@ describe('the signature of an artifact', () => {
       'select repository, digest from plugin',
     )
     const bundlesOf = async () => {
-      const lists = await Promise.all(rows.map(({ repository, digest }) => storage.listReferrers(repository, digest)))
+      const lists = await Promise.all(
+        rows.map(({ repository, digest }) => storage.listReferrers(repository, digest)),
+      )
       return lists.map((list) =>
-        list.map(({ artifactType, annotations }) => [artifactType, annotations?.[BUNDLE_ANNOTATIONS.predicateType]]),
+        list.map(({ artifactType, annotations }) => [
+          artifactType,
+          annotations?.[BUNDLE_ANNOTATIONS.predicateType],
+        ]),
       )
     }
     const both = [PREDICATES.signature, PREDICATES.provenance].map((predicate) => [BUNDLE, predicate])
@@ -208,10 +221,20 @@ describe('the signature of an artifact', () => {
     const dir = mkdtempSync(join(tmpdir(), 'tenon-cosign-'))
     try {
       const { publicKey } = tenant.context.keys.current().key
-      writeFileSync(join(dir, 'key.pub'), `-----BEGIN PUBLIC KEY-----\n${publicKey}\n-----END PUBLIC KEY-----\n`)
+      writeFileSync(
+        join(dir, 'key.pub'),
+        `-----BEGIN PUBLIC KEY-----\n${publicKey}\n-----END PUBLIC KEY-----\n`,
+      )
       writeFileSync(join(dir, 'bundle.json'), bundles[1]!.text)
       const args = ['verify-blob-attestation', '--new-bundle-format', '--insecure-ignore-tlog']
-      const about = ['--type', 'slsaprovenance1', '--digest', subject.digest.slice(7), '--digestAlg', 'sha256']
+      const about = [
+        '--type',
+        'slsaprovenance1',
+        '--digest',
+        subject.digest.slice(7),
+        '--digestAlg',
+        'sha256',
+      ]
       const files = ['--key', join(dir, 'key.pub'), '--bundle', join(dir, 'bundle.json')]
       const { status, stderr } = spawnSync('cosign', [...args, ...about, ...files], { encoding: 'utf8' })
       expect([status, stderr]).toMatchObject([0, expect.any(String)])
