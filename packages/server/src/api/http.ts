@@ -16,6 +16,7 @@ import { ApiFailure } from '../errors.ts'
 import { enrolAgent } from '../operations/enrol.ts'
 import { answerError, answerNotFound } from './answer-error.ts'
 import { appHandlers } from './apps.ts'
+import { artifactHandlers } from './artifacts.ts'
 import { authenticate, authorize } from './auth.ts'
 import { serveDocs } from './docs.ts'
 import type { Call, Handlers } from './handler.ts'
@@ -32,6 +33,7 @@ const handlers: Handlers = {
   ...serverHandlers,
   ...tokenHandlers,
   ...appHandlers,
+  ...artifactHandlers,
   ...installHandlers,
   ...runHandlers,
   ...jobHandlers,
