@@ -3,6 +3,7 @@ import { PRODUCT_VERSION } from '@tenon/protocol'
 import type { Cli } from './cli.ts'
 import { addAgent } from './commands/agent.ts'
 import { addApps } from './commands/apps.ts'
+import { addArtifacts } from './commands/artifacts.ts'
 import { addAudit } from './commands/audit.ts'
 import { addBuilds } from './commands/builds.ts'
 import { addContexts } from './commands/contexts.ts'
@@ -13,6 +14,7 @@ import { addInstalls } from './commands/installs.ts'
 import { addJobs } from './commands/jobs.ts'
 import { addLogin } from './commands/login.ts'
 import { addLogs } from './commands/logs.ts'
+import { addRegistry } from './commands/registry.ts'
 import { addRuns } from './commands/runs.ts'
 import { addServer } from './commands/server.ts'
 import { addKeys } from './commands/keys.ts'
@@ -56,6 +58,8 @@ const COMMANDS: readonly ((program: Command, cli: Cli) => void)[] = [
   addContexts,
   addApps,
   addBuilds,
+  addArtifacts,
+  addRegistry,
   addInstalls,
   addDeploy,
   addDeploys,

@@ -1,4 +1,5 @@
-import { isIndexMediaType, manifestBlobs, parseManifest } from './manifest.ts'
+import { manifestBlobs, parseManifest } from './manifest.ts'
+import type { OciManifest } from './manifest.ts'
 import type { Digest } from './reference.ts'
 import type { Kept, Storage } from './storage/storage.ts'
 
@@ -10,6 +11,10 @@ export interface GarbageOptions {
   dryRun?: boolean
   /** Manifests that no tag reaches stay by default: artifacts are known by digest. */
   untagged?: 'keep' | 'remove'
+  /** What is needed though no tag names it; for whoever removes the untagged. */
+  isRoot?: (repository: string, digest: Digest) => boolean
+  /** Manifests of the same repository that one names besides its tree. */
+  named?: (manifest: OciManifest) => Digest[]
 }
 
 export interface GarbageReport {
@@ -35,7 +40,8 @@ export const collectGarbage = async (storage: Storage, options: GarbageOptions):
   const linked = new Set<Digest>()
   if (!dryRun) await upkeep.recover()
   for (const repository of await upkeep.listRepositories()) {
-    const waste = findWaste(await readRepository(storage, repository, since), options.untagged ?? 'keep')
+    const content = await readRepository(storage, repository, since, options)
+    const waste = findWaste(content, options.untagged ?? 'keep')
     for (const digest of waste.manifests) {
       if (dryRun || (await upkeep.removeManifest(repository, digest, since))) report.manifests++
       else linked.add(digest)
@@ -58,7 +64,8 @@ export const collectGarbage = async (storage: Storage, options: GarbageOptions):
 }
 
 interface RepositoryManifest extends Kept {
-  isTagged: boolean
+  /** By a tag, or by whoever asked for the collection. */
+  isWanted: boolean
   /** Manifests it names. */
   children: Digest[]
   blobs: Digest[]
@@ -77,6 +84,7 @@ const readRepository = async (
   storage: Storage,
   repository: string,
   since: number,
+  { isRoot, named }: GarbageOptions,
 ): Promise<RepositoryContent> => {
   const { upkeep } = storage
   const isPushed = (await upkeep.countUploads(since, repository)).count > 0
@@ -94,8 +102,8 @@ const readRepository = async (
     const manifest = parseManifest(found.mediaType, found.bytes)
     manifests.push({
       ...mark,
-      isTagged: tagged.has(mark.digest),
-      children: isIndexMediaType(found.mediaType) ? manifest.manifests.map((child) => child.digest) : [],
+      isWanted: tagged.has(mark.digest) || isRoot?.(repository, mark.digest) === true,
+      children: [...manifest.manifests.map((child) => child.digest), ...(named?.(manifest) ?? [])],
       blobs: manifestBlobs(manifest).map((blob) => blob.digest),
       ...(manifest.subject === undefined ? {} : { subject: manifest.subject.digest }),
     })
@@ -109,7 +117,7 @@ export const findWaste = (
   untagged: 'keep' | 'remove',
 ): { manifests: Digest[]; blobs: Digest[]; kept: Digest[] } => {
   const isRoot = (manifest: RepositoryManifest): boolean =>
-    untagged === 'keep' || isPushed || manifest.isTagged || manifest.touchedAt >= since
+    untagged === 'keep' || isPushed || manifest.isWanted || manifest.touchedAt >= since
   const reached = reachable(manifests, isRoot)
   const needed = new Set(
     manifests.flatMap((manifest) => (reached.has(manifest.digest) ? manifest.blobs : [])),

@@ -1,15 +1,16 @@
-import { ANNOTATIONS } from '@tenon/core'
+import { ANNOTATIONS, parseClosure } from '@tenon/core'
 import {
   authorizeWith,
   createClosures,
   createFileStorage,
   createRegistryHandler,
   createTokenIssuer,
-  namedInAnnotation,
+  isDigest,
   sha256Digest,
   type Descriptor,
   type Digest,
   type Grant,
+  type OciManifest,
   type Redeem,
   type RegistryEvent,
   type RegistryHandler,
@@ -52,7 +53,11 @@ export interface RegistryHooks {
   redeem: Redeem
 }
 
-export const closureImages = namedInAnnotation(ANNOTATIONS.closure)
+/** A list that cannot be read names nothing; whoever syncs such an artifact refuses it. */
+export const closureImages = (manifest: OciManifest): Digest[] =>
+  (parseClosure(manifest.annotations?.[ANNOTATIONS.closure]) ?? []).flatMap(({ digest }) =>
+    isDigest(digest) ? [digest] : [],
+  )
 
 export class LayerTooLarge extends Error {}
 

@@ -44,6 +44,18 @@ export function addBuilds(program: Command, cli: Cli): void {
       showBuild(cli, await client.call('builds.get', { params: { id } }))
     })
   builds
+    .command('retry')
+    .description('build again what failed or was canceled, from the same source')
+    .argument('<build>', 'its id')
+    .addHelpText('after', examples('tenon builds retry bld_01…'))
+    .action(async (id) => {
+      const client = await cli.client()
+      const build = await client.call('builds.retry', { params: { id } })
+      if (cli.globals.json) return cli.out.json(build)
+      cli.out.line(`build ${build.id} of ${build.component} is ${build.status}`)
+      cli.out.note(`next: tenon builds show ${build.id}`)
+    })
+  builds
     .command('cancel')
     .description('cancel a build')
     .argument('<build>', 'its id')

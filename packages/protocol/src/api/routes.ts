@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { keyLink } from '../enrol.ts'
 import { digest, id, name, partName, text } from '../scalars.ts'
 import { app } from './app.ts'
+import { artifactRoutes } from './artifact-routes.ts'
 import { installRoutes } from './install-routes.ts'
 import { byId, byRef, listOf, page, route } from './route.ts'
 import * as view from './views.ts'
@@ -149,6 +150,7 @@ export const routes = {
     response: view.buildView,
   }),
 
+  ...artifactRoutes,
   ...installRoutes,
 
   'agents.list': route({

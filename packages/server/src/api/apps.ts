@@ -197,7 +197,7 @@ async function appView(db: Db, row: { id: string; name: string; created_at: stri
   }
 }
 
-async function buildView(db: Db, id: string) {
+export async function buildView(db: Db, id: string) {
   const row = await db
     .selectFrom('build')
     .innerJoin('app', 'app.id', 'build.app_id')

@@ -16,6 +16,7 @@ import { ApiFailure } from '../errors.ts'
 import { enrolAgent } from '../operations/enrol.ts'
 import { answerError, answerNotFound } from './answer-error.ts'
 import { appHandlers } from './apps.ts'
+import { artifactHandlers } from './artifacts.ts'
 import { authenticate, authorize } from './auth.ts'
 import { deployHandlers } from './deploys.ts'
 import { serveDocs } from './docs.ts'
@@ -34,6 +35,7 @@ const handlers: Handlers = {
   ...serverHandlers,
   ...tokenHandlers,
   ...appHandlers,
+  ...artifactHandlers,
   ...installHandlers,
   ...secretHandlers,
   ...deployHandlers,

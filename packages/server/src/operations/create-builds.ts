@@ -37,6 +37,30 @@ export async function createBuilds(
   })
 }
 
+/** The same version of the app and the same source once more, as a build of its own. */
+export async function retryBuild(context: Context, id: string, caller: Caller): Promise<string> {
+  return transact(context, async (tx) => {
+    const build = await tx.db
+      .selectFrom('build')
+      .innerJoin('app', 'app.id', 'build.app_id')
+      .innerJoin('app_version', 'app_version.id', 'build.app_version_id')
+      .select(['build.app_id', 'build.app_version_id', 'build.component', 'build.status'])
+      .select(['build.source_digest', 'app.name', 'app_version.content'])
+      .where('build.id', '=', id)
+      .executeTakeFirst()
+    if (!build) throw new ApiFailure('not_found', `there is no build ${id}`, { remedy: LIST_BUILDS })
+    if (build.status !== 'failed' && build.status !== 'canceled')
+      throw new ApiFailure('wrong_state', `this build is ${build.status}`, {
+        remedy: 'Only what failed or was canceled is built again; otherwise: `tenon builds create`.',
+      })
+    const component = build.content.components.find(({ name }) => name === build.component)!
+    const app = { id: build.app_id, name: build.name }
+    return createBuild(context, tx, app, build.app_version_id, component, build.source_digest, caller)
+  })
+}
+
+const LIST_BUILDS = 'List them: `tenon builds list`.'
+
 async function createBuild(
   context: Context,
   tx: Tx,

@@ -1,5 +1,5 @@
 import { BUNDLE_ANNOTATIONS, checkBundle, SERVER_CHAIN } from '@tenon/core'
-import { packFolder, parseManifest, type Digest } from '@tenon/oci'
+import { packFolder, type Digest } from '@tenon/oci'
 import { MEDIA_TYPES, pluginDescription, PRODUCT_VERSION } from '@tenon/protocol'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -7,9 +7,9 @@ import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
 import { transact } from '../store/transaction.ts'
 import { signBundles } from './attest-artifact.ts'
+import { readBundle } from './describe-artifact.ts'
 
 const MAX_PLUGIN_BYTES = 67_108_864
-const MAX_BUNDLE_BYTES = 1_048_576
 
 /** The plugins that come with this server go into the vendor registry by digest, signed, like everything that jobs run. */
 export async function publishPlugins(context: Context): Promise<void> {
@@ -77,12 +77,8 @@ async function hasSignature(context: Context, repository: string, digest: Digest
   const keys = new Map(context.keys.links().map(({ keyId, publicKey }) => [keyId, publicKey]))
   for (const referrer of await storage.listReferrers(repository, digest)) {
     if (referrer.artifactType !== MEDIA_TYPES.bundle) continue
-    const found = await storage.getManifest(repository, referrer.digest)
-    const layer = found && parseManifest(found.mediaType, found.bytes).layers[0]
-    if (!layer || layer.size > MAX_BUNDLE_BYTES) continue
-    const chunks: Buffer[] = []
-    for await (const chunk of await storage.openBlob(repository, layer.digest)) chunks.push(chunk as Buffer)
-    if (checkBundle(Buffer.concat(chunks).toString('utf8'), digest, keys, verify).ok) return true
+    const text = await readBundle(storage, repository, referrer.digest)
+    if (text !== undefined && checkBundle(text, digest, keys, verify).ok) return true
   }
   return false
 }

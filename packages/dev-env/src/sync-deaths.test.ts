@@ -1,0 +1,208 @@
+import { packFolder } from '@tenon/oci'
+import { createHash, randomBytes } from 'node:crypto'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createHoldingWay, type HoldingWay } from './holding-way.ts'
+import { startProgram, type Program } from './program.ts'
+import { buildPrograms } from './programs.ts'
+import { until } from './until.ts'
+import { createWorld, type ServerHandle, type World } from './world.ts'
+
+const root = fileURLToPath(new URL('../../..', import.meta.url))
+const clusterUrl = process.env['TENON_TEST_POSTGRES_URL']
+const APP = 'shop'
+/** Random, so that it is as large on the wire as on disk. */
+const SIZE = 12_000_000
+/** Everything else of a sync that is not the large blob: plugin, manifests, signatures, what was on its way. */
+const SLACK = 2_500_000
+
+interface Death {
+  seed: number
+  victims: ('agent' | 'job')[]
+}
+
+/** The point is a pseudo-random byte of the blob, the same at every run. */
+const pointOf = ({ seed }: Death) =>
+  Math.floor(
+    (0.1 + 0.8 * (createHash('sha256').update(`sync death ${seed}`).digest().readUInt16BE() / 65_535)) * SIZE,
+  )
+
+const DEATHS: Death[] = [
+  { seed: 1, victims: ['job'] },
+  { seed: 2, victims: ['agent'] },
+  { seed: 3, victims: ['agent', 'job'] },
+  { seed: 4, victims: ['job'] },
+  { seed: 5, victims: ['job'] },
+  { seed: 6, victims: ['agent'] },
+]
+
+/** The real server, build, agent, jobs and registry; only the network is watched. */
+describe('a sync that dies in the middle of a blob', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'tenon-sync-deaths-'))
+  const started: Program[] = []
+  let removePrograms = () => undefined as void
+  let world: World
+  let server: ServerHandle
+  let dist: string
+
+  beforeAll(async () => {
+    if (!clusterUrl) throw new Error('the run has no PostgreSQL: postgres/vitest-global-setup.ts starts it')
+    const built = await buildPrograms(root)
+    ;({ dist, remove: removePrograms } = built)
+    world = createWorld({ dir, dist, onStart: (program) => started.push(program) })
+    const name = `sync_deaths_${randomBytes(6).toString('hex')}`
+    const pg = (await import('pg')).default
+    const admin = new pg.Client({ connectionString: clusterUrl })
+    await admin.connect()
+    await admin.query(`create database ${name}`)
+    await admin.end()
+    const url = new URL(clusterUrl)
+    url.pathname = name
+    server = await world.startServer({
+      env: { DATABASE_URL: url.href, TENON_HEARTBEAT_SECONDS: '0.5', TENON_RATE_LIMIT_PER_MINUTE: '1000000' },
+    })
+    await buildLargeApp()
+  }, 240_000)
+  afterAll(async () => {
+    await Promise.all(started.toReversed().map((program) => program.stop()))
+    rmSync(dir, { recursive: true, force: true, maxRetries: 5 })
+    removePrograms()
+  }, 60_000)
+
+  async function buildLargeApp(): Promise<void> {
+    const { client } = server
+    const source = join(world.folder('source'), 'web')
+    mkdirSync(source)
+    for (const script of ['deploy.sh', 'destroy.sh', 'status.sh'])
+      writeFileSync(join(source, script), '#!/bin/sh\nexit 0\n', { mode: 0o755 })
+    writeFileSync(join(source, 'content.bin'), randomBytes(SIZE))
+    const components = [{ name: 'web', type: 'script', dependencies: [], config: {} }]
+    await client.call('apps.sync', {
+      body: { app: { name: APP, displayName: 'Shop', description: '', components } },
+    })
+    const agent = await world.startAgent(server, { name: 'build-agent', role: 'build' })
+    const { digest } = await client.call('sources.put', { body: await packFolder(source) })
+    const { builds } = await client.call('builds.create', {
+      params: { ref: APP },
+      body: { components: [{ name: 'web', source: digest }] },
+    })
+    const ended = await until(
+      'the build',
+      async () => {
+        const build = await client.call('builds.get', { params: { id: builds[0]!.id } })
+        return build.finishedAt !== null && build
+      },
+      120,
+    )
+    expect([ended.status, ended.message]).toEqual(['succeeded', ended.message])
+    await agent.stop()
+  }
+
+  async function startInstall(name: string, way: HoldingWay) {
+    await server.client.call('installs.create', { body: { name, app: APP, sandbox: { type: 'none' } } })
+    const keyFile = join(world.folder(`${name}-keys`), 'registry.key')
+    writeFileSync(keyFile, randomBytes(32).toString('base64url'), { mode: 0o600 })
+    const folder = world.folder(`${name}-registry`)
+    const registry = startProgram({
+      name: `${name}-registry`,
+      bundle: join(dist, 'registry.mjs'),
+      args: ['--dir', folder, '--port', '0', '--key-file', keyFile],
+      env: { PATH: process.env['PATH'] ?? '' },
+      logFile: join(world.folder('log'), `${name}-registry.log`),
+    })
+    started.push(registry)
+    const url = (await registry.firstLine()).replace('registry listens at ', '')
+    const env = { TENON_REGISTRY_URL: url, TENON_REGISTRY_KEY_FILE: keyFile }
+    const startAgent = () =>
+      world.startAgent(server, { name, role: { install: name }, runtime: 'process', serverUrl: way.url, env })
+    return { folder, startAgent }
+  }
+
+  const syncOf = async (name: string) => {
+    const { items } = await server.client.call('runs.list', { query: { install: name, limit: 1 } })
+    const step = items[0]?.steps.find(({ key }) => key === 'sync:web')
+    return step && { run: items[0]!, step }
+  }
+
+  it.each(DEATHS)(
+    'resumes and re-sends only what was missing: $victims killed, seed $seed',
+    async (death) => {
+      const way = await createHoldingWay(server.url)
+      const name = `install-${death.seed}`
+      try {
+        const { folder, startAgent } = await startInstall(name, way)
+        const point = pointOf(death)
+        const held = way.holdAt(point)
+        const agent = await startAgent()
+        await held
+        // What sockets still hold is neither sent nor received; the point is where the install registry is.
+        await until('the bytes to arrive', () => bytesIn(folder) > point - SLACK / 2)
+        if (death.victims.includes('agent')) {
+          agent.kill('SIGKILL')
+          await agent.exited
+        }
+        if (death.victims.includes('job')) killJobsBelow(join(dir, name))
+        if (death.victims.includes('agent')) await startAgent()
+        if (death.victims.includes('job')) {
+          const failed = await until('the sync to fail', async () => {
+            const found = await syncOf(name)
+            return found?.step.status === 'failed' && found
+          })
+          await server.client.call('steps.retry', { params: { id: failed.run.id, step: failed.step.id } })
+        }
+        way.letGo()
+        const ended = await until(
+          'the run to end',
+          async () => {
+            const found = await syncOf(name)
+            return found?.run.finishedAt !== null && found?.step.status !== 'failed' && found
+          },
+          90,
+        )
+        expect(ended.run.status).toBe('succeeded')
+        expect(way.bulkBytes()).toBeGreaterThan(SIZE)
+        expect(way.bulkBytes()).toBeLessThan(SIZE + SLACK)
+        expect(uploadsIn(folder)).toEqual([])
+        expect(readdirSync(join(dir, name, 'sync', 'web'))).toEqual([])
+      } finally {
+        way.letGo()
+        await way.close()
+      }
+    },
+    180_000,
+  )
+})
+
+/** The job's own program, found by the folder that it runs in; its launcher stays and tells how it ended. */
+function killJobsBelow(folder: string): void {
+  const jobs = readdirSync('/proc')
+    .filter((entry) => /^\d+$/.test(entry))
+    .filter((pid) => isJobOf(Number(pid), folder))
+  if (jobs.length === 0) throw new Error(`no job runs below ${folder}`)
+  for (const pid of jobs) process.kill(Number(pid), 'SIGKILL')
+}
+
+function isJobOf(pid: number, folder: string): boolean {
+  try {
+    const command = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')
+    const environment = readFileSync(`/proc/${pid}/environ`, 'utf8')
+    return (command[1] ?? '').endsWith('/job.mjs') && environment.includes(`TENON_JOB_URL=unix:${folder}`)
+  } catch {
+    return false
+  }
+}
+
+function bytesIn(registry: string): number {
+  return uploadsIn(registry)
+    .map((path) => statSync(join(registry, path), { throwIfNoEntry: false }))
+    .reduce((sum, stat) => sum + (stat?.isFile() ? stat.size : 0), 0)
+}
+
+function uploadsIn(registry: string): string[] {
+  return readdirSync(registry, { recursive: true, encoding: 'utf8' }).filter((path) =>
+    /uploads\/[^/]+/.test(path),
+  )
+}
