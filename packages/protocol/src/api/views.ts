@@ -38,6 +38,9 @@ export const appView = z.object({
   createdAt: timestamp,
 })
 
+/** One immutable version of an app, without its content. */
+export const appVersionView = z.object({ number: z.int(), digest, createdAt: timestamp })
+
 export const buildView = z.object({
   id,
   app: name,
@@ -79,6 +82,8 @@ export const installView = z.object({
     }),
   ),
   activeRun: id.nullable(),
+  /** As they were given; sensitive ones are sealed to the install and not among them. */
+  inputs: jsonObject.exactOptional(),
   createdAt: timestamp,
 })
 

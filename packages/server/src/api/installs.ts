@@ -297,6 +297,7 @@ async function installView(db: Db, id: string) {
       outputs: c.outputs,
     })),
     activeRun: run?.id ?? null,
+    inputs: row.inputs,
     createdAt: row.created_at,
   }
 }
