@@ -10,15 +10,18 @@ import { addContexts } from './commands/contexts.ts'
 import { addActions, addDeploy, addDeploys } from './commands/deploy.ts'
 import { addDoctor } from './commands/doctor.ts'
 import { addHelp } from './commands/help.ts'
+import { addInit } from './commands/init.ts'
 import { addInstalls } from './commands/installs.ts'
 import { addJobs } from './commands/jobs.ts'
 import { addLogin } from './commands/login.ts'
 import { addLogs } from './commands/logs.ts'
 import { addRegistry } from './commands/registry.ts'
 import { addRuns } from './commands/runs.ts'
+import { addSchema } from './commands/schema.ts'
 import { addServer } from './commands/server.ts'
 import { addKeys } from './commands/keys.ts'
 import { addTokens } from './commands/tokens.ts'
+import { addValidate } from './commands/validate.ts'
 import { examples } from './help-text.ts'
 
 export function createProgram(cli: Cli): Command {
@@ -56,6 +59,9 @@ export function createProgram(cli: Cli): Command {
 const COMMANDS: readonly ((program: Command, cli: Cli) => void)[] = [
   addLogin,
   addContexts,
+  addInit,
+  addValidate,
+  addSchema,
   addApps,
   addBuilds,
   addArtifacts,

@@ -7,25 +7,52 @@ import type { FileKind } from './schemas/kinds.ts'
 import type { TomlFile } from './toml-file.ts'
 
 export interface Field {
+  /** The walk's own: whoever keeps it copies it. */
   path: Path
   meta: FieldMeta
   value: Json
 }
 
-/** Visits every described field that a value holds, outer ones first; `visit` says whether to go on inside. */
-export function walkFields(
+/** Visits every described field that a value holds, outer ones first. */
+export function walkFields(schema: z.core.$ZodType, value: Json, visit: (field: Field) => void): void {
+  walk(schema, value, [], visit)
+}
+
+function walk(
   schema: z.core.$ZodType,
-  value: Json | undefined,
-  visit: (field: Field) => boolean,
-  path: Path = [],
+  value: Json,
+  path: (string | number)[],
+  visit: (field: Field) => void,
 ): void {
-  const { inner, meta } = unwrap(schema, value)
-  if (value === undefined) return
-  if (meta && path.length > 0 && !visit({ path, meta, value })) return
+  const { meta, below } = nodeOf(schema, value)
+  if (meta && path.length > 0) visit({ path, meta, value })
   if (typeof value !== 'object' || value === null) return
+  const isList = Array.isArray(value)
   for (const [key, child] of Object.entries(value)) {
-    const below = childSchema(inner, key)
-    if (below) walkFields(below, child, visit, [...path, Array.isArray(value) ? Number(key) : key])
+    const schemaBelow = below(key)
+    if (!schemaBelow) continue
+    path.push(isList ? Number(key) : key)
+    walk(schemaBelow, child, path, visit)
+    path.pop()
+  }
+}
+
+const described = new WeakMap<z.core.$ZodType, FieldMeta[]>()
+
+/** Whether any field of a schema is described so. */
+export function hasField(schema: z.core.$ZodType, test: (meta: FieldMeta) => boolean | undefined): boolean {
+  let known = described.get(schema)
+  if (!known) described.set(schema, (known = [...descriptionsIn(schema)]))
+  return known.some(test)
+}
+
+function* descriptionsIn(schema: z.core.$ZodType): Generator<FieldMeta> {
+  const { meta, shape, below } = nodeOf(schema, undefined)
+  if (meta) yield meta
+  if (shape) for (const child of Object.values(shape)) yield* descriptionsIn(child)
+  else {
+    const each = below('0')
+    if (each) yield* descriptionsIn(each)
   }
 }
 
@@ -34,41 +61,40 @@ export function checkFile(toml: TomlFile, kind: FileKind): boolean {
   const result = kind.schema.safeParse(toml.value)
   if (!result.success) for (const issue of result.error.issues) report(toml, kind, issue)
   const seen = new Set<string>()
-  walkFields(kind.schema, toml.value, ({ path, meta, value }) => {
-    const field = path.filter((key) => typeof key === 'string').join('.')
-    const older = typeof value === 'string' ? meta.older?.[value] : undefined
-    if (older !== undefined)
-      toml.warning(
-        path,
-        `${field} = ${JSON.stringify(value)} is an older spelling; write ${JSON.stringify(older)}`,
-      )
-    if (meta.tenon === 'acts') return true
-    if (meta.tenon === 'warned')
-      toml.warning(path, `${field} is set aside: ${meta.note ?? 'nothing reads it'}`)
-    const parents = path
-      .filter((key) => typeof key === 'string')
-      .map((_, i, keys) => keys.slice(0, i + 1).join('.'))
-    if (!parents.some((parent) => seen.has(parent))) toml.idle(field, meta.tenon)
-    seen.add(field)
-    return true
+  walkFields(kind.schema, toml.value, (field) => {
+    if (field.meta.tenon !== 'acts' || field.meta.older) tell(toml, field, seen)
   })
   return result.success
 }
 
+function tell(toml: TomlFile, { path, meta, value }: Field, seen: Set<string>): void {
+  const keys = path.filter((key) => typeof key === 'string')
+  const field = keys.join('.')
+  const older = typeof value === 'string' ? meta.older?.[value] : undefined
+  if (older !== undefined)
+    toml.warning(
+      path,
+      `${field} = ${JSON.stringify(value)} is an older spelling; write ${JSON.stringify(older)}`,
+    )
+  if (meta.tenon === 'acts') return
+  if (meta.tenon === 'warned') toml.warning(path, `${field} is set aside: ${meta.note ?? 'nothing reads it'}`)
+  if (!keys.some((_, i) => seen.has(keys.slice(0, i + 1).join('.')))) toml.idle(field, meta.tenon)
+  seen.add(field)
+}
+
 /** What of a value nothing acts on, in its own shape; undefined when there is nothing of that kind. */
 export function idlePart(schema: z.core.$ZodType, value: Json): Json | undefined {
-  const { inner, meta } = unwrap(schema, value)
+  const { meta, below, shape } = nodeOf(schema, value)
   if (meta && meta.tenon !== 'acts') return value
   if (Array.isArray(value)) {
-    const element = childSchema(inner, '0')
+    const element = below('0')
     const kept = value.map((child) => (element ? idlePart(element, child) : undefined))
     return kept.some((child) => child !== undefined) ? kept.map((child) => child ?? {}) : undefined
   }
-  if (typeof value !== 'object' || value === null || !('shape' in inner)) return undefined
+  if (typeof value !== 'object' || value === null || !shape) return undefined
   const kept: [string, Json][] = []
   for (const [key, child] of Object.entries(value)) {
-    const below = childSchema(inner, key)
-    const part = below && idlePart(below, child)
+    const part = shape[key] && idlePart(shape[key], child)
     if (part !== undefined) kept.push([key, part])
   }
   return kept.length > 0 ? Object.fromEntries(kept) : undefined
@@ -138,14 +164,13 @@ function knownKeys(schema: z.core.$ZodType, value: Json, path: Path): string[] {
   let at = schema
   let inside: Json | undefined = value
   for (const key of path) {
-    at = childSchema(unwrap(at, inside).inner, String(key)) ?? at
+    at = nodeOf(at, inside).below(String(key)) ?? at
     inside = valueAt(inside, [key])
   }
-  const { inner } = unwrap(at, inside)
-  return 'shape' in inner ? Object.keys((inner as z.ZodObject).shape) : []
+  return Object.keys(nodeOf(at, inside).shape ?? {})
 }
 
-type Def = {
+interface Def {
   type: string
   innerType?: z.core.$ZodType
   options?: readonly z.core.$ZodType[]
@@ -153,20 +178,38 @@ type Def = {
   valueType?: z.core.$ZodType
 }
 
-/** The schema under `optional` and the like, of a union the option that fits, and the nearest description. */
-function unwrap(
-  schema: z.core.$ZodType,
-  value: Json | undefined,
-): { inner: z.core.$ZodType; meta: FieldMeta | undefined } {
+/** A schema as it is walked: the nearest description, and what lies below a key. */
+interface Node {
+  meta: FieldMeta | undefined
+  shape: Readonly<Record<string, z.core.$ZodType>> | undefined
+  below: (key: string) => z.core.$ZodType | undefined
+}
+
+/** Schemas do not change, and looking into them costs more than walking the values. */
+const nodes = new WeakMap<z.core.$ZodType, Node>()
+
+/** Looks under `optional` and the like, and into that option of a union that fits the value. */
+function nodeOf(schema: z.core.$ZodType, value: Json | undefined): Node {
+  const known = nodes.get(schema)
+  if (known) return known
   let inner = schema
-  let meta: FieldMeta | undefined
+  let meta = metaOf(inner)
+  let isUnion = false
   for (;;) {
-    meta ??= metaOf(inner)
     const def = inner._zod.def as unknown as Def
-    if (def.innerType) inner = def.innerType
-    else if (def.options) inner = fitting(def.options, value)
-    else return { inner, meta }
+    if (def.options) isUnion = true
+    const next = def.innerType ?? (def.options && fitting(def.options, value))
+    if (!next) break
+    inner = next
+    meta ??= metaOf(inner)
   }
+  const shape = 'shape' in inner ? (inner as z.ZodObject).shape : undefined
+  const { element, valueType } = inner._zod.def as unknown as Def
+  const each = element ?? valueType
+  const below = (key: string) => (shape ? (Object.hasOwn(shape, key) ? shape[key] : undefined) : each)
+  const node = { meta, shape, below }
+  if (!isUnion) nodes.set(schema, node)
+  return node
 }
 
 function fitting(options: readonly z.core.$ZodType[], value: Json | undefined): z.core.$ZodType {
@@ -177,13 +220,4 @@ function fitting(options: readonly z.core.$ZodType[], value: Json | undefined): 
 function metaOf(schema: z.core.$ZodType): FieldMeta | undefined {
   const found = (schema as z.ZodType).meta() as FieldMeta | undefined
   return found?.tenon === undefined ? undefined : found
-}
-
-function childSchema(schema: z.core.$ZodType, key: string): z.core.$ZodType | undefined {
-  if ('shape' in schema) {
-    const { shape } = schema as z.ZodObject
-    return Object.hasOwn(shape, key) ? shape[key] : undefined
-  }
-  const def = schema._zod.def as unknown as Def
-  return def.element ?? def.valueType
 }

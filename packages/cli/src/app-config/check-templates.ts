@@ -6,18 +6,19 @@ import {
   templateReferences,
   type Json,
 } from '@tenon/core'
-import { walkFields } from './check-file.ts'
+import { hasField, walkFields } from './check-file.ts'
 import type { Path, Place } from './locate.ts'
 import { expectOneOf } from './nearest.ts'
 import type { Findings } from './problem.ts'
+import type { FieldMeta } from './schemas/fields.ts'
 import type { FileKind } from './schemas/kinds.ts'
 import type { TomlFile } from './toml-file.ts'
 
 /** The names that templates may use. */
 export interface KnownNames {
-  component: string[]
-  input: string[]
-  secret: string[]
+  component: ReadonlySet<string>
+  input: ReadonlySet<string>
+  secret: ReadonlySet<string>
 }
 
 export function knownNames(parts: {
@@ -26,9 +27,9 @@ export function knownNames(parts: {
   secrets: readonly { name: string }[]
 }): KnownNames {
   return {
-    component: parts.components.flatMap(componentAliases),
-    input: parts.inputs.map(({ name }) => name),
-    secret: parts.secrets.map(({ name }) => name),
+    component: new Set(parts.components.flatMap(componentAliases)),
+    input: new Set(parts.inputs.map(({ name }) => name)),
+    secret: new Set(parts.secrets.map(({ name }) => name)),
   }
 }
 
@@ -37,10 +38,11 @@ export function checkTemplates(toml: TomlFile, kind: FileKind, known: KnownNames
   const found = [...templateStrings(toml.value, [])]
   if (found.length === 0) return
   const special = new Map<string, 'plain' | 'lenient'>()
-  walkFields(kind.schema, toml.value, ({ path, meta }) => {
-    if (meta.plain || meta.lenient) special.set(path.join('\u0000'), meta.plain ? 'plain' : 'lenient')
-    return true
-  })
+  const isSpecial = (meta: FieldMeta) => meta.plain ?? meta.lenient
+  if (hasField(kind.schema, isSpecial))
+    walkFields(kind.schema, toml.value, ({ path, meta }) => {
+      if (isSpecial(meta)) special.set(path.join('\u0000'), meta.plain ? 'plain' : 'lenient')
+    })
   for (const [path, text] of found) {
     const how = special.get(path.join('\u0000'))
     if (how === 'plain') continue
@@ -77,9 +79,9 @@ function* mistakesIn(text: string, known: KnownNames, kind: FileKind): Generator
     // A runbook asks for inputs of its own.
     if (used.part === 'input' && kind.name === 'runbook') continue
     const names = known[used.part]
-    if (names.includes(used.name)) continue
+    if (names.has(used.name)) continue
     const message = `the template uses ${way.join('.')}: there is no ${used.part} ${used.name}`
-    const expected = expectOneOf(used.name, names, `a name of one: the app has no ${used.part}s`)
+    const expected = expectOneOf(used.name, [...names], `a name of one: the app has no ${used.part}s`)
     yield { inside: placeOfName(text, used.name), message, expected }
   }
 }

@@ -111,8 +111,10 @@ describe('every field of the reference', () => {
       for (const [name, kind] of FILE_KINDS) {
         if (!kind.schema.safeParse(value).success) continue
         const seen = used.get(name) ?? new Set()
-        walkFields(kind.schema, value, ({ path }) =>
-          Boolean(seen.add(path.filter((k) => typeof k === 'string').join('.'))),
+        walkFields(
+          kind.schema,
+          value,
+          ({ path }) => void seen.add(path.filter((k) => typeof k === 'string').join('.')),
         )
         used.set(name, seen)
       }

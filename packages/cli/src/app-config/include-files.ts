@@ -1,17 +1,18 @@
 import { readFile, realpath, stat } from 'node:fs/promises'
 import { dirname, relative, resolve, sep } from 'node:path'
 import type { Json } from '@tenon/core'
-import { fieldName, walkFields } from './check-file.ts'
+import { fieldName, hasField, walkFields } from './check-file.ts'
 import type { Path } from './locate.ts'
 import type { FileKind } from './schemas/kinds.ts'
 import { MOST_BYTES, type TomlFile } from './toml-file.ts'
 
 /** Puts the content of files in the place of values that name them: `./values.yaml`, or a `path`. */
 export async function includeFiles(folder: string, toml: TomlFile, kind: FileKind): Promise<void> {
+  if (!hasField(kind.schema, (meta) => meta.file)) return
   const found: { path: Path; value: string }[] = []
   walkFields(kind.schema, toml.value, ({ path, meta, value }) => {
-    if (meta.file && typeof value === 'string' && namesFile(path, value)) found.push({ path, value })
-    return true
+    if (meta.file && typeof value === 'string' && namesFile(path, value))
+      found.push({ path: [...path], value })
   })
   for (const { path, value } of found) await include(folder, toml, path, value)
 }

@@ -1,4 +1,10 @@
-import { graphProblems, usesOf, withTemplateDependencies, type App, type GraphProblem } from '@tenon/core'
+import {
+  graphProblems,
+  TemplateError,
+  withTemplateDependencies,
+  type App,
+  type GraphProblem,
+} from '@tenon/core'
 import { name as nameSchema } from '@tenon/protocol'
 import { basename } from 'node:path'
 import { z } from 'zod'
@@ -82,7 +88,7 @@ async function loadFile(
   findings: Findings,
   named: Set<string>,
 ): Promise<(LoadedFile & { sound: boolean }) | undefined> {
-  const toml = await readToml(folder, file, findings)
+  const toml = readToml(folder, file, findings)
   if (!toml) return undefined
   const name = toml.value['name']
   if (kind === 'component' && typeof name === 'string') named.add(name)
@@ -175,19 +181,20 @@ function slugOf(words: string): string {
 
 /** The app with what its templates depend on; its graph must be sound. */
 function checkGraph(app: App, parts: Parts, named: ReadonlySet<string>): App {
-  const whole = app.components.every(({ config }) => parses(config)) ? withTemplateDependencies(app) : app
+  const whole = withTemplates(app)
   for (const problem of graphProblems(whole.components)) {
     if (problem.code !== 'unknown_dependency' || !named.has(problem.dependency)) reportGraph(problem, parts)
   }
   return whole
 }
 
-function parses(config: App['components'][number]['config']): boolean {
+/** A template that does not parse has been told already. */
+function withTemplates(app: App): App {
   try {
-    usesOf(config)
-    return true
-  } catch {
-    return false
+    return withTemplateDependencies(app)
+  } catch (error) {
+    if (error instanceof TemplateError) return app
+    throw error
   }
 }
 

@@ -1,4 +1,5 @@
-import { readFile, stat } from 'node:fs/promises'
+import { readFileSync } from 'node:fs'
+import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Json } from '@tenon/core'
 import { parse, TomlError } from 'smol-toml'
@@ -52,18 +53,15 @@ export class TomlFile {
 }
 
 /** Undefined when it is absent or broken; the latter is a problem. */
-export async function readToml(
-  folder: string,
-  file: string,
-  findings: Findings,
-): Promise<TomlFile | undefined> {
+export function readToml(folder: string, file: string, findings: Findings): TomlFile | undefined {
   const fail = (message: string, expected: string, line = 1, column = 1): undefined => {
     findings.problems.push({ file, line, column, message, expected })
   }
   const path = join(folder, file)
   let text: string
   try {
-    const bytes = await readFile(path)
+    // At once: hundreds of small files are read several times faster than through the pool of threads.
+    const bytes = readFileSync(path)
     if (bytes.length > MOST_BYTES) return fail('the file is too large', 'at most 1 MB')
     text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch (cause) {
@@ -72,8 +70,10 @@ export async function readToml(
     return fail(`the file cannot be read (${errorCode(cause)})`, 'a readable file')
   }
   try {
+    const parsed = parse(text)
     const found: NotJson[] = []
-    const value = toJson(parse(text), [], found) as { [key: string]: Json }
+    // Most files hold nothing that JSON does not have.
+    const value = (isJson(parsed, 60) ? parsed : toJson(parsed, [], found)) as { [key: string]: Json }
     const toml = new TomlFile(file, text, value, findings)
     for (const { path: at, expected } of found)
       toml.problem(at, `${at.join('.')} has a wrong value`, expected)
@@ -88,6 +88,14 @@ export async function readToml(
 interface NotJson {
   path: Path
   expected: string
+}
+
+function isJson(value: unknown, depth: number): boolean {
+  if (typeof value === 'string') return !/[\0\p{Surrogate}]/u.test(value)
+  if (typeof value === 'number') return Number.isFinite(value)
+  if (typeof value !== 'object' || value === null) return true
+  if (depth === 0 || value instanceof Date) return false
+  return Object.values(value).every((child) => isJson(child, depth - 1))
 }
 
 /** Dates become their text: the configuration travels as JSON. */

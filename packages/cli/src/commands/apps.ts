@@ -1,11 +1,16 @@
 import type { Command } from '@commander-js/extra-typings'
 import type { CallOutput, Client } from '@tenon/protocol'
 import { resolve } from 'node:path'
+import { describeChanges, diffApps, type Change } from '../app-config/diff-app.ts'
 import { loadApp, type LoadedApp } from '../app-config/load-app.ts'
 import { formatWarning } from '../app-config/problem.ts'
 import type { Cli } from '../cli.ts'
 import { examples } from '../help-text.ts'
+import { plain } from '../output/clean.ts'
 import { ago, plural, shortDigest } from '../output/words.ts'
+import { newestVersionIfAny } from './app-version.ts'
+import { showGraph } from './apps-graph.ts'
+import { renderComponent } from './apps-render.ts'
 import { AFTER, LIMIT, pageQuery, showPage } from './paging.ts'
 
 export function addApps(program: Command, cli: Cli): void {
@@ -51,10 +56,28 @@ export function addApps(program: Command, cli: Cli): void {
     .addHelpText('after', examples('tenon apps sync', 'tenon apps sync ./my-app --name my-app'))
     .action(async (dir, options) => {
       const client = await cli.client()
-      const { answer } = await syncApp(cli, client, dir, options.name)
-      if (cli.globals.json) return cli.out.json(answer)
+      const { answer, changes } = await syncApp(cli, client, dir, options.name)
+      if (cli.globals.json) return cli.out.json({ ...answer, changes })
       cli.out.line(describeSync(answer))
+      for (const line of describeChanges(changes)) cli.out.line(plain(line))
     })
+  apps
+    .command('graph')
+    .description('what depends on what: levels that are deployed one after the other')
+    .argument('[app]', 'a config folder, or the name of an app', '.')
+    .option('--dot', 'for Graphviz')
+    .addHelpText(
+      'after',
+      examples('tenon apps graph ./my-app', 'tenon apps graph my-app --dot | dot -Tsvg > graph.svg'),
+    )
+    .action((target, options) => showGraph(cli, target, options))
+  apps
+    .command('render')
+    .description('a component’s configuration as an install would render it, without secret values')
+    .argument('<component>', 'its name')
+    .requiredOption('--install <install>', 'the install, by name or id')
+    .addHelpText('after', examples('tenon apps render api --install acme'))
+    .action((component, options) => renderComponent(cli, component, options.install))
 }
 
 /** Loads the folder and sends it; also the first part of `builds create`. */
@@ -63,11 +86,13 @@ export async function syncApp(
   client: Client,
   dir: string,
   name: string | undefined,
-): Promise<{ loaded: LoadedApp; answer: SyncAnswer }> {
+): Promise<{ loaded: LoadedApp; answer: SyncAnswer; changes: Change[] }> {
   const loaded = await loadApp(resolve(cli.io.cwd, dir), name)
   for (const warning of loaded.warnings) cli.out.note(`warning: ${formatWarning(warning)}`)
+  const before = await newestVersionIfAny(client, loaded.app.name)
   const answer = await client.call('apps.sync', { body: { app: loaded.app } })
-  return { loaded, answer }
+  const changes = before && answer.changed ? diffApps(before.app, loaded.app) : []
+  return { loaded, answer, changes }
 }
 
 export type SyncAnswer = CallOutput<'apps.sync'>

@@ -18,7 +18,7 @@ beforeEach(async () => {
   home = await createHome()
   folder = await temporaryFolder()
   await mkdir(join(folder, 'components'))
-  await writeFile(join(folder, 'metadata.toml'), 'display_name = "Hello"\n')
+  await writeFile(join(folder, 'metadata.toml'), 'version = "v1"\ndisplay_name = "Hello"\n')
   for (const name of ['web', 'db']) {
     await mkdir(join(folder, 'src', name, '.git'), { recursive: true })
     await writeFile(join(folder, 'src', name, 'deploy.sh'), `echo ${name}\n`)

@@ -31,9 +31,12 @@ export async function createBuilds(cli: Cli, dir: string, options: Options): Pro
   const client = await cli.client()
   const { loaded, answer } = await syncApp(cli, client, dir, options.name)
   out.note(describeSync(answer))
-  const components: { name: string; source: string }[] = []
-  for (const name of chosen([...loaded.sources.keys()], options.component)) {
-    components.push({ name, source: await sendSource(cli, client, name, loaded.sources.get(name)!) })
+  const components: { name: string; source: string | null }[] = []
+  const known = loaded.app.components.map((component) => component.name)
+  for (const name of chosen(known, options.component)) {
+    const folder = loaded.sources.get(name)
+    const source = folder === undefined ? null : await sendSource(cli, client, name, folder)
+    components.push({ name, source })
   }
   const { builds } = await client.call('builds.create', {
     params: { ref: loaded.app.name },

@@ -54,7 +54,7 @@ class Collector {
   }
 
   #read(sources: Sources): Sources {
-    for (const path of sources) this.#found.set(JSON.stringify(path), path)
+    for (const path of sources) this.#found.set(keyOf(path), path)
     return sources
   }
 
@@ -173,12 +173,17 @@ class Collector {
 /** Functions whose result is one of their arguments, so that what is read of it is read of them. */
 const passesOn = (name: string): boolean => ['and', 'or', 'default', 'coalesce', 'ternary'].includes(name)
 
+/** Byte strings have no character past 255, so that this separates. */
+function keyOf(path: Path): string {
+  return path.join('\uffff')
+}
+
 function extended(sources: Sources, names: readonly string[]): Sources {
   return sources.map((path) => [...path, ...names].slice(0, MAX_PATH))
 }
 
 function union(a: Sources, b: Sources): Sources {
   if (a.length === 0 || b.length === 0) return a.length === 0 ? b : a
-  const known = new Set(a.map((path) => JSON.stringify(path)))
-  return [...a, ...b.filter((path) => !known.has(JSON.stringify(path)))]
+  const known = new Set(a.map(keyOf))
+  return [...a, ...b.filter((path) => !known.has(keyOf(path)))]
 }

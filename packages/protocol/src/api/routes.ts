@@ -96,6 +96,26 @@ export const routes = {
     response: z.object({ app: view.appView, changed: z.boolean() }),
   }),
 
+  'apps.versions': route({
+    method: 'GET',
+    path: '/api/v1/apps/:ref/versions',
+    tag: 'apps',
+    permission: READ,
+    summary: 'Versions of an app, newest first; `after` is a number here.',
+    params: byRef,
+    query: page,
+    response: listOf(view.appVersionView),
+  }),
+  'apps.version': route({
+    method: 'GET',
+    path: '/api/v1/apps/:ref/versions/:number',
+    tag: 'apps',
+    permission: READ,
+    summary: 'One version of an app, with its content.',
+    params: byRef.extend({ number: z.coerce.number().int().min(1).max(2_147_483_647) }),
+    response: view.appVersionView.extend({ app }),
+  }),
+
   'sources.put': route({
     method: 'PUT',
     path: '/api/v1/sources',

@@ -39,6 +39,9 @@ export const appView = z.object({
   createdAt: timestamp,
 })
 
+/** One immutable version of an app, without its content. */
+export const appVersionView = z.object({ number: z.int(), digest, createdAt: timestamp })
+
 export const buildView = z.object({
   id,
   app: name,

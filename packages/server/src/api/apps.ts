@@ -37,6 +37,34 @@ export const appHandlers = {
   },
   'apps.get': async ({ context, params }) => appView(context.db, await findApp(context.db, params.ref)),
   'apps.sync': async ({ context, body, caller }) => syncApp(context, body.app, caller),
+  'apps.versions': async ({ context, params, query }) => {
+    const app = await findApp(context.db, params.ref)
+    const before = Number(query.after)
+    const rows = await context.db
+      .selectFrom('app_version')
+      .select(['number', 'digest', 'created_at'])
+      .where('app_id', '=', app.id)
+      .$if(Number.isInteger(before), (q) => q.where('number', '<', before))
+      .orderBy('number', 'desc')
+      .limit(query.limit + 1)
+      .execute()
+    const items = rows.slice(0, query.limit).map(versionView)
+    return { items, next: rows.length > query.limit ? String(items.at(-1)!.number) : null }
+  },
+  'apps.version': async ({ context, params }) => {
+    const app = await findApp(context.db, params.ref)
+    const row = await context.db
+      .selectFrom('app_version')
+      .select(['number', 'digest', 'created_at', 'content'])
+      .where('app_id', '=', app.id)
+      .where('number', '=', params.number)
+      .executeTakeFirst()
+    if (!row)
+      throw new ApiFailure('not_found', `app ${app.name} has no version ${params.number}`, {
+        remedy: 'List them: `GET /api/v1/apps/:ref/versions`.',
+      })
+    return { ...versionView(row), app: row.content }
+  },
   'sources.put': async ({ context, body }) => {
     try {
       return await context.registry.storeLayer(
@@ -195,6 +223,10 @@ async function appView(db: Db, row: { id: string; name: string; created_at: stri
     })),
     createdAt: row.created_at,
   }
+}
+
+function versionView(row: { number: number; digest: string; created_at: string }) {
+  return { number: row.number, digest: row.digest, createdAt: row.created_at }
 }
 
 export async function buildView(db: Db, id: string) {

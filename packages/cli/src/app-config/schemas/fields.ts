@@ -96,7 +96,7 @@ export const cron = z
 
 function isCron(words: string): boolean {
   try {
-    return new Cron(words, { mode: '5-part' }).nextRun(new Date(0)) !== null
+    return new Cron(words, { mode: '5-part' }) !== undefined
   } catch {
     return false
   }

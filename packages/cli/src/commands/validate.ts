@@ -1,0 +1,60 @@
+import type { Command } from '@commander-js/extra-typings'
+import { resolve } from 'node:path'
+import { inspectApp, type Inspection } from '../app-config/load-app.ts'
+import { formatProblem, formatWarning, type IdleField } from '../app-config/problem.ts'
+import type { Cli } from '../cli.ts'
+import { EXIT } from '../exit-codes.ts'
+import { examples } from '../help-text.ts'
+import { plain } from '../output/clean.ts'
+import { plural } from '../output/words.ts'
+
+export function addValidate(program: Command, cli: Cli): void {
+  program
+    .command('validate')
+    .description('check an app’s config folder: mistakes, warnings, and what nothing acts on yet')
+    .argument('[dir]', 'the folder that holds metadata.toml', '.')
+    .addHelpText('after', examples('tenon validate', 'tenon validate ./my-app --json'))
+    .action(async (dir) => {
+      const found = await inspectApp(resolve(cli.io.cwd, dir))
+      if (!found.ok) cli.exitCode = EXIT.usage
+      if (cli.globals.json) return cli.out.json(toJson(found))
+      for (const line of describe(found)) cli.out.line(plain(line))
+    })
+}
+
+function toJson(found: Inspection) {
+  if (!found.ok) return found
+  const { warnings, idle, app, installs } = found.loaded
+  return { ok: true, app, installs, problems: [], warnings, idle }
+}
+
+function* describe(found: Inspection): Generator<string> {
+  const { warnings, idle } = found.ok ? found.loaded : found
+  if (!found.ok) yield* found.problems.map(formatProblem)
+  yield* warnings.map((warning) => `warning: ${formatWarning(warning)}`)
+  yield* idleLines('kept for later, nothing acts on them yet', idle, 'carried')
+  yield* idleLines('set aside', idle, 'warned')
+  if (!found.ok) {
+    yield `${found.problems.length === 1 ? 'one mistake' : `${found.problems.length} mistakes`}`
+    return
+  }
+  const { app, installs } = found.loaded
+  const counts = [
+    plural(app.components.length, 'component'),
+    plural(app.inputs?.length ?? 0, 'input'),
+    plural(app.secrets?.length ?? 0, 'secret'),
+    plural(app.actions?.length ?? 0, 'action'),
+    plural(installs.length, 'install'),
+  ]
+  yield `ok: ${app.name} (${counts.join(', ')})`
+}
+
+function* idleLines(title: string, idle: readonly IdleField[], mark: IdleField['mark']): Generator<string> {
+  const byFile = new Map<string, string[]>()
+  for (const { file, field, mark: its } of idle) {
+    if (its === mark) byFile.set(file, [...(byFile.get(file) ?? []), field])
+  }
+  if (byFile.size === 0) return
+  yield `${title}:`
+  for (const [file, fields] of byFile) yield `  ${file}: ${[...new Set(fields)].join(', ')}`
+}
