@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { ServerFrame } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import type { OpenedSession } from '../operations/open-session.ts'
@@ -30,6 +31,8 @@ export function createDispatcher(
     claiming = true
     try {
       do {
+        // One commit frees a slot and fills the queue: both hints are heard in one turn, and make one claim.
+        await nextTurn()
         again = false
         const limit = slots - held.size
         if (limit <= 0 || stopped) break

@@ -1,5 +1,5 @@
 import type { Context } from '../context.ts'
-import { extendLeases } from '../store/jobs.ts'
+import { extendLeases } from '../store/leases.ts'
 import { createBatcher } from '../store/batch.ts'
 import { controlAgents } from './control.ts'
 import { createJobDesk, type JobDesk } from './job-desk.ts'

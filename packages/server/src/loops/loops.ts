@@ -3,7 +3,7 @@ import type { Context } from '../context.ts'
 import type { Sessions } from '../channel/sessions.ts'
 import { activateNext } from '../operations/advance-run.ts'
 import { isDatabaseAway } from '../store/database.ts'
-import { expireLeases } from '../store/jobs.ts'
+import { expireLeases } from '../store/leases.ts'
 import { transact } from '../store/transaction.ts'
 import { sealServerChain } from './seal.ts'
 

@@ -4,7 +4,7 @@ import { ApiFailure } from '../errors.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { actorOf, type Caller } from './actor.ts'
 import { createJob } from './create-job.ts'
-import { loadPlugins, pluginFor } from './manifests.ts'
+import { loadPlugins, pluginFor, type Plugins } from './manifests.ts'
 
 /** One build, one job, per component of the app's newest version, from sources that were sent before. */
 export async function createBuilds(
@@ -20,6 +20,7 @@ export async function createBuilds(
       .where('app_id', '=', app.id)
       .orderBy('number', 'desc')
       .executeTakeFirstOrThrow()
+    const plugins = await loadPlugins(tx)
     const ids: string[] = []
     for (const { name, source } of wanted) {
       const component = version.content.components.find((c) => c.name === name)
@@ -27,25 +28,25 @@ export async function createBuilds(
         throw new ApiFailure('not_found', `app ${app.name} has no component ${name}`, {
           remedy: 'Sync the app first: `tenon apps sync`.',
         })
-      ids.push(await createBuild(context, tx, app, version.id, component, source, caller))
+      ids.push(createBuild(context, tx, app, version.id, component, source, plugins, caller))
     }
     return ids
   })
 }
 
-async function createBuild(
+function createBuild(
   context: Context,
   tx: Tx,
   app: { id: string; name: string },
   versionId: string,
   component: { name: string; type: string; config: object },
   source: string,
+  plugins: Plugins,
   caller: Caller,
-): Promise<string> {
+): string {
   const id = context.newId('build')
-  await tx.db
-    .insertInto('build')
-    .values({
+  tx.write(
+    tx.db.insertInto('build').values({
       id,
       app_id: app.id,
       app_version_id: versionId,
@@ -53,9 +54,9 @@ async function createBuild(
       status: 'queued',
       source_digest: source,
       created_at: tx.at,
-    })
-    .execute()
-  const jobId = await createJob(
+    }),
+  )
+  const jobId = createJob(
     context,
     tx,
     {
@@ -65,7 +66,7 @@ async function createBuild(
       operations: [
         {
           operation: 'build',
-          plugin: pluginFor(await loadPlugins(tx), component.type),
+          plugin: pluginFor(plugins, component.type),
           component: component.name,
           artifacts: [{ name: 'source', repository: 'tenon/sources', digest: source }],
           approvedPlan: null,
@@ -75,7 +76,7 @@ async function createBuild(
     },
     { buildId: id },
   )
-  await tx.db.updateTable('build').set({ job_id: jobId }).where('id', '=', id).execute()
+  tx.write(tx.db.updateTable('build').set({ job_id: jobId }).where('id', '=', id))
   tx.audit(SERVER_CHAIN, {
     actor: actorOf(caller),
     action: 'build.created',

@@ -11,7 +11,8 @@ import {
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { until } from '../testing/until.ts'
 import { activeInstall, builtApp, workAll, ended } from '../testing/world.ts'
-import { claimJobs, expireLeases } from '../store/jobs.ts'
+import { claimJobs } from '../store/jobs.ts'
+import { expireLeases } from '../store/leases.ts'
 
 let tenant: TestTenant
 let agent: TestAgent

@@ -53,40 +53,40 @@ async function queueJobs(context: Context, tx: Tx, works: readonly StartingStep[
       failed.push({ work, message: error.message })
     }
   }
-  const jobIds = await createJobs(context, tx, planned)
+  const jobIds = createJobs(context, tx, planned)
   if (planned.length > 0) {
-    await sql`
+    tx.write(sql`
       update step set status = 'active', job_id = p.job_id, message = '', started_at = ${tx.at}, finished_at = null
       from unnest(${planned.map(({ work }) => work.step.id)}::text[], ${jobIds}::text[]) as p(id, job_id)
-      where step.id = p.id`.execute(tx.db)
-    await markComponents(
+      where step.id = p.id`)
+    markComponents(
       tx,
       planned.map(({ work }) => work),
     )
   }
   if (failed.length > 0) {
-    await sql`
+    tx.write(sql`
       update step set status = 'failed', message = f.message, started_at = ${tx.at}, finished_at = ${tx.at}
       from unnest(${failed.map(({ work }) => work.step.id)}::text[], ${failed.map((f) => f.message)}::text[]) as f(id, message)
-      where step.id = f.id`.execute(tx.db)
+      where step.id = f.id`)
   }
   return failed.map(({ work }) => work.run.id)
 }
 
 /** From here on the component may be there in part, so that a teardown must look at it. */
-async function markComponents(tx: Tx, works: readonly StartingStep[]): Promise<void> {
+function markComponents(tx: Tx, works: readonly StartingStep[]): void {
   const of = (kind: StepKind) => works.filter(({ step }) => step.kind === kind && step.component !== null)
   const columns = (some: StartingStep[]) =>
     sql`unnest(${some.map((w) => w.run.id)}::text[], ${some.map((w) => w.step.component)}::text[]) as w(run_id, component)`
   const syncs = of('sync')
   if (syncs.length > 0) {
-    await sql`
+    tx.write(sql`
       update deploy set status = 'syncing' from ${columns(syncs)}
-      where deploy.run_id = w.run_id and deploy.component = w.component`.execute(tx.db)
+      where deploy.run_id = w.run_id and deploy.component = w.component`)
   }
   const deploys = of('deploy')
   if (deploys.length === 0) return
-  await sql`
+  tx.write(sql`
     with deploying as (
       update deploy set status = 'deploying' from ${columns(deploys)}
       where deploy.run_id = w.run_id and deploy.component = w.component
@@ -94,7 +94,7 @@ async function markComponents(tx: Tx, works: readonly StartingStep[]): Promise<v
     )
     insert into install_component (install_id, component, status, build_id, artifact_repository, artifact_digest)
     select install_id, component, 'deploying', build_id, artifact_repository, artifact_digest from deploying
-    on conflict (install_id, component) do update set status = 'deploying'`.execute(tx.db)
+    on conflict (install_id, component) do update set status = 'deploying'`)
 }
 
 type Artifact = { repository: string; digest: string }

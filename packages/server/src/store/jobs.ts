@@ -1,8 +1,8 @@
 import { entryParts, SERVER_CHAIN, type JobStatus, type KnownJob, type SignedDocument } from '@tenon/core'
 import { sql } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
-import { chainOf } from '../operations/audit-chains.ts'
 import { signAgain } from '../operations/job-control.ts'
+import { leaseFromNow } from './leases.ts'
 import { transact, type Tx } from './transaction.ts'
 
 export interface ClaimedJob {
@@ -94,7 +94,7 @@ function claimStatement(context: Context, claims: readonly Claim[], at: string) 
       ) as oldest
     ), claimed as (
       update job set status = 'assigned', agent_id = claims.agent_id, assigned_at = ${at},
-        lease_until = ${isoNow(context, context.config.leaseSeconds)}
+        lease_until = ${leaseFromNow(context)}
       from picked join claims on claims.claim = picked.claim
       where job.id = picked.id and picked.fresh
       returning job.id, picked.claim, fence, job.agent_id, install_id, manifest, manifest_key_id, manifest_signature,
@@ -105,9 +105,9 @@ function claimStatement(context: Context, claims: readonly Claim[], at: string) 
       insert into audit_pending (before, after) select before, after from entries where chain is null order by id
     ), appended as (
       select heads.seq from (
-        select chain, array_agg(before order by id) as before, array_agg(after order by id) as after
-        from entries where chain is not null group by chain order by chain
-      ) as chains cross join lateral audit_append(chain, before, after) as heads
+        select array_agg(chain) as chain, array_agg(before) as before, array_agg(after) as after
+        from (select * from entries where chain is not null order by chain collate "C", id) as ordered
+      ) as all_entries cross join lateral audit_append(chain, before, after) as heads
     )
     select id, claim, fence, manifest, manifest_key_id, manifest_signature, false as stale
     from claimed cross join (select count(*) from appended) as written
@@ -147,56 +147,6 @@ export function seatsOf(claims: readonly Claim[]): { pool: string; claims: numbe
   })
 }
 
-/** An agent's word that a job of its runs. */
-export interface Started {
-  agentId: string
-  jobId: string
-  fence: number
-  at: string
-  confinement: string
-}
-
-export async function startJobs(context: Context, started: readonly Started[]): Promise<void[]> {
-  const column = <K extends keyof Started>(name: K) => started.map((s) => s[name])
-  await transact(context, async (tx) => {
-    const { rows } = await sql<StartedRow>`
-      with running as (
-        update job set status = 'running', started_at = s.at, confinement = s.confinement,
-          lease_until = ${isoNow(context, context.config.leaseSeconds)}
-        from unnest(${column('jobId')}::text[], ${column('agentId')}::text[], ${column('fence')}::int[],
-          ${column('at')}::timestamptz[], ${column('confinement')}::text[]) as s(id, agent_id, fence, at, confinement)
-        where job.id = s.id and job.agent_id = s.agent_id and job.fence = s.fence and job.status in ('assigned', 'lost')
-        returning job.id, job.agent_id, job.fence, job.confinement, install_id, run_id, build_id, manifest_digest
-      ), building as (
-        update build set status = 'running' from running where build.id = running.build_id and build.status = 'queued'
-      )
-      select * from running order by id`.execute(tx.db)
-    for (const row of rows) {
-      tx.audit(chainOf(row.install_id), {
-        actor: { type: 'agent', id: row.agent_id },
-        action: 'job.started',
-        subject: { type: 'job', id: row.id },
-        outcome: 'ok',
-        manifestDigest: row.manifest_digest,
-        details: { fence: row.fence, confinement: row.confinement },
-      })
-      tx.nudge(`job:${row.id}`)
-      if (row.run_id) tx.nudge(`run:${row.run_id}`)
-    }
-  })
-  return started.map(() => undefined)
-}
-
-interface StartedRow {
-  id: string
-  agent_id: string
-  fence: number
-  confinement: string
-  install_id: string | null
-  run_id: string | null
-  manifest_digest: string
-}
-
 /** A job that waited for long, or across a change of keys, leaves with a manifest that has time left. */
 async function signStaleAgain(context: Context, jobIds: string[]): Promise<void> {
   await transact(context, async (tx) => {
@@ -231,53 +181,4 @@ export async function knownJobs(tx: Tx, agentIds: string[], named: string[]): Pr
     agentId: row.agent_id,
     cancelRequested: row.cancel_requested_at !== null,
   }))
-}
-
-/** Renews what these agents hold; one statement for all of them. */
-export async function extendLeases(context: Context, agentIds: string[]): Promise<void> {
-  if (agentIds.length === 0) return
-  await sql`
-    update job set lease_until = ${isoNow(context, context.config.leaseSeconds)}
-    where agent_id = any(${agentIds}) and status in ('assigned', 'running')`.execute(context.db)
-}
-
-/**
- * Leases only run while somebody watches them: the time during which no server process looked (all dead, or Postgres
- * away) is added to every lease, so that agents get their grace to come back.
- */
-export async function expireLeases(context: Context, watchEverySeconds: number): Promise<string[]> {
-  return transact(context, async (tx) => {
-    const watched = await tx.db
-      .selectFrom('lease_watch')
-      .select('watched_at')
-      .forUpdate()
-      .executeTakeFirstOrThrow()
-    const gapMs = context.now() - Date.parse(watched.watched_at)
-    await tx.db.updateTable('lease_watch').set({ watched_at: tx.at }).execute()
-    if (gapMs > watchEverySeconds * 3000) {
-      await sql`update job set lease_until = lease_until + ${gapMs} * interval '1 millisecond' where status in ('assigned', 'running')`.execute(
-        tx.db,
-      )
-      return []
-    }
-    const lost = await tx.db
-      .updateTable('job')
-      .set({ status: 'lost' })
-      .where('status', 'in', ['assigned', 'running'])
-      .where('lease_until', '<', tx.at)
-      .returning(['id', 'install_id', 'run_id', 'agent_id', 'fence', 'manifest_digest', 'lease_until'])
-      .execute()
-    for (const job of lost) {
-      tx.audit(chainOf(job.install_id), {
-        actor: { type: 'server', id: context.serverId },
-        action: 'job.lost',
-        subject: { type: 'job', id: job.id },
-        outcome: 'failed',
-        manifestDigest: job.manifest_digest,
-        details: { agentId: job.agent_id, fence: job.fence, leaseUntil: job.lease_until },
-      })
-      tx.nudge(`job:${job.id}`, ...(job.run_id ? [`run:${job.run_id}`] : []))
-    }
-    return lost.map((job) => job.id)
-  })
 }
