@@ -2,12 +2,19 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { ServerFrame } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import type { OpenedSession } from '../operations/open-session.ts'
+import type { ClaimedJob } from '../store/jobs.ts'
 import type { JobDesk } from './job-desk.ts'
 
 /** Gives a connected agent as many jobs as it has free slots. */
 export interface Dispatcher {
   /** Something may be in the queue. Calls during a claim are folded into one more. */
   nudge(): void
+  /** The agent has said something about a job: it has read its manifest. */
+  heard(jobId: string): void
+  /** Jobs that the agent has said nothing about since that moment, in milliseconds since the epoch. */
+  unheard(since: number): ClaimedJob[]
+  /** Gives a job to the agent, for the first time or again. */
+  give(job: ClaimedJob): void
   /** A slot is free again. */
   release(jobId: string): void
   stop(): void
@@ -23,6 +30,7 @@ export function createDispatcher(
   send: (frame: ServerFrame) => void,
 ): Dispatcher {
   const held = new Set(agent.held)
+  const silent = new Map<string, { job: ClaimedJob; givenAt: number }>()
   let claiming = false
   let again = false
   let stopped = false
@@ -31,16 +39,13 @@ export function createDispatcher(
     claiming = true
     try {
       do {
-        // One commit frees a slot and fills the queue: both hints are heard in one turn, and make one claim.
-        await nextTurn()
+        // One commit frees a slot and fills the queue: both hints of a busy agent make one claim.
+        if (held.size > 0) await nextTurn()
         again = false
         const limit = slots - held.size
         if (limit <= 0 || stopped) break
         const { pool, sessionId } = agent
-        for (const job of await desk.claim({ agentId, sessionId, pool, limit })) {
-          held.add(job.id)
-          send({ type: 'job.assign', manifest: job.document })
-        }
+        for (const job of await desk.claim({ agentId, sessionId, pool, limit })) dispatcher.give(job)
       } while (again)
     } finally {
       claiming = false
@@ -55,7 +60,15 @@ export function createDispatcher(
         context.log.warn({ err: error, agentId }, 'no job could be claimed now; the poll tries again'),
       )
     },
+    heard: (jobId) => void silent.delete(jobId),
+    unheard: (since) => [...silent.values()].filter((one) => one.givenAt < since).map(({ job }) => job),
+    give(job) {
+      held.add(job.id)
+      silent.set(job.id, { job, givenAt: context.now() })
+      send({ type: 'job.assign', manifest: job.document })
+    },
     release(jobId) {
+      silent.delete(jobId)
       if (held.delete(jobId)) dispatcher.nudge()
     },
     stop: () => void (stopped = true),

@@ -2,6 +2,7 @@ import type { Context } from '../context.ts'
 import { extendLeases } from '../store/leases.ts'
 import { createBatcher } from '../store/batch.ts'
 import { controlAgents } from './control.ts'
+import { giveAgain } from './give-again.ts'
 import { createJobDesk, type JobDesk } from './job-desk.ts'
 import type { Session } from './session.ts'
 
@@ -91,6 +92,10 @@ export function createSessions(context: Context): Sessions {
     size: () => byAgent.size,
     async flush() {
       endSilent()
+      await giveAgain(
+        context,
+        [...byAgent.values()].map(({ session }) => session),
+      )
       const entries = [...touched]
       touched.clear()
       if (entries.length === 0) return
