@@ -18,18 +18,19 @@ interface Stat {
 }
 
 export async function cpuTimes(db: pg.Pool, server: number, swarm: number): Promise<CpuTimes> {
+  return { postgres: await postgresCpu(db), server: statOf(server)!.own, swarm: statOf(swarm)!.own }
+}
+
+/** Of the postmaster and all that it has started. */
+export async function postgresCpu(db: pg.Pool): Promise<number> {
   const { rows } = await db.query<{ pid: number }>('select pg_backend_pid() as pid')
   const postmaster = statOf(rows[0]!.pid)!.parent
+  const { own, ended } = statOf(postmaster)!
   const backends = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
     .map((name) => statOf(Number(name)))
     .filter((stat) => stat?.parent === postmaster)
-  const { own, ended } = statOf(postmaster)!
-  return {
-    postgres: own + ended + backends.reduce((sum, stat) => sum + stat!.own, 0),
-    server: statOf(server)!.own,
-    swarm: statOf(swarm)!.own,
-  }
+  return own + ended + backends.reduce((sum, stat) => sum + stat!.own, 0)
 }
 
 function statOf(pid: number): Stat | undefined {

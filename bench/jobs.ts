@@ -132,8 +132,8 @@ async function benchThroughput(
   const { child } = world.server
   for (let at = 0; at < ROUNDS; at++) {
     // Enough that neither kind runs out during the window; what is left over is there for the next round.
-    await child.call('queueBuilds', { app, component: 'web', count: 400 * seconds })
-    await child.call('queueRuns', { installs, each: 2 * seconds })
+    await child.call('queueBuilds', { app, component: 'web', count: 600 * seconds })
+    await child.call('queueRuns', { installs, each: 3 * seconds })
     await connect()
     await pause(1500)
     const { profileDir } = world
@@ -157,14 +157,16 @@ async function benchThroughput(
   }
   const total = Object.values(kinds).reduce((sum, count) => sum + count, 0)
   const mix = Object.entries(kinds).map(([kind, count]) => `${((100 * count) / total).toFixed(0)} % ${kind}`)
+  const perSecond = median(baselines.map((one) => one.perSecond))
+  const perCommit = median(baselines.map((one) => one.cpuUs))
   const parts = Object.entries(cpu).map(([part, us]) => `${part} ${round(us / total)} µs`)
   return {
     name: 'finished jobs per second',
     measured: `${round(median(rates))}/s (${rates.map(round).join(', ')})`,
-    baseline: `${round(median(baselines))}/s single-row commits, ${world.poolSize} connections`,
-    value: median(rates) / median(baselines),
+    baseline: `${round(perSecond)}/s single-row commits, ${world.poolSize} connections`,
+    value: median(rates) / perSecond,
     unit: ' of it',
     goal: { least: 0.25 },
-    note: `queued → claimed → sent → accepted, started, finished with a signed report → stored and audited; ${mix.join(', ')}; runs of ${COMPONENTS.length} components; ${INSTALLS} install agents × ${INSTALL_SLOTS} slots and ${BUILD_AGENTS} build agents × ${BUILD_SLOTS} (real channel, jobs that end at once) in one process beside the server; processor time per job: ${parts.join(', ')}`,
+    note: `queued → claimed → sent → accepted, started, finished with a signed report → stored and audited; ${mix.join(', ')}; runs of ${COMPONENTS.length} components; ${INSTALLS} install agents × ${INSTALL_SLOTS} slots and ${BUILD_AGENTS} build agents × ${BUILD_SLOTS} (real channel, jobs that end at once) in one process beside the server; processor time per job: ${parts.join(', ')}; of a single-row commit: ${round(perCommit)} µs`,
   }
 }

@@ -24,14 +24,14 @@ export function createJobs(context: Context, tx: Tx, planned: readonly PlannedJo
   })
   const column = <V>(value: (job: (typeof jobs)[number]) => V) => jobs.map(value)
   tx.write(sql`
-    insert into job (id, kind, pool, role, install_id, run_id, step_id, build_id, manifest, manifest_key_id,
-      manifest_signature, manifest_digest, status, fence, created_at)
+    insert into job (id, kind, pool, role, install_id, run_id, step_id, build_id, manifest, manifest_issued_at,
+      manifest_key_id, manifest_signature, manifest_digest, status, fence, created_at)
     select j.*, 'queued', 1, ${tx.at}::timestamptz from unnest(
       ${column((j) => j.id)}::text[], ${column((j) => j.plan.kind)}::text[], ${column((j) => j.pool)}::text[],
       ${column((j) => j.plan.role)}::text[], ${column((j) => j.plan.installId)}::text[],
       ${column((j) => j.owner.runId ?? null)}::text[], ${column((j) => j.owner.stepId ?? null)}::text[],
       ${column((j) => j.owner.buildId ?? null)}::text[], ${column((j) => j.manifest)}::text[],
-      ${column((j) => j.manifest_key_id)}::text[], ${column((j) => j.manifest_signature)}::text[],
+      ${column((j) => j.manifest_issued_at)}::timestamptz[], ${column((j) => j.manifest_key_id)}::text[], ${column((j) => j.manifest_signature)}::text[],
       ${column((j) => j.manifest_digest)}::text[]) as j`)
   for (const { id, plan, owner, pool, manifest_digest } of jobs) {
     tx.audit(chainOf(plan.installId), {

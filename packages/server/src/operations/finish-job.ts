@@ -31,7 +31,7 @@ const UNSIGNED: FinishVerdict = { settled: false, message: 'the report is not si
 export async function applyTold(context: Context, told: readonly Told[]): Promise<FinishVerdict[]> {
   const finished = told.flatMap((one) => ('finished' in one ? [one.finished] : []))
   const valid = new Set(finished.filter(isSigned))
-  const started = new Map(told.flatMap((one) => ('started' in one ? [[one.started.jobId, one.started]] : [])))
+  const started = told.flatMap((one) => ('started' in one ? [one.started] : []))
   const { heads, value: chains } = await transactWithHeads(context, (tx) =>
     applyAll(context, tx, [...valid], started),
   )
@@ -46,24 +46,28 @@ async function applyAll(
   context: Context,
   tx: Tx,
   finished: readonly Finished[],
-  started: ReadonlyMap<string, Started>,
+  started: readonly Started[],
 ): Promise<Map<string, string>> {
-  const ended = new Set(finished.map(({ report }) => report.jobId))
+  const ended = new Set(finished.map(({ report }) => leaseOf(report)))
   const [jobs] = await Promise.all([
-    ended.size > 0 ? lockJobs(tx, [...ended]) : new Map<string, LockedJob>(),
+    lockJobs(
+      tx,
+      finished.map(({ report }) => report.jobId),
+    ),
     startJobs(
       context,
       tx,
-      [...started.values()].filter(({ jobId }) => !ended.has(jobId)),
+      started.filter((one) => !ended.has(leaseOf(one))),
     ),
   ])
+  const starts = new Map(started.map((one) => [leaseOf(one), one]))
   const settlements = new Map<string, Settlement>()
   for (const one of finished) {
     const job = jobs.get(one.report.jobId)
     if (!job || isStale(one, job))
       tx.audit(chainOf(job?.install_id ?? null), staleFact(one, job?.fence ?? null))
     else if (!jobStates.isEnd(job.status) && !settlements.has(job.id))
-      settlements.set(job.id, settlementOf(one, job, startOf(job, started.get(job.id))))
+      settlements.set(job.id, settlementOf(one, job, starts.get(leaseOf(one.report))))
   }
   for (const { job, start } of settlements.values())
     if (start)
@@ -75,10 +79,8 @@ async function applyAll(
   return new Map([...jobs].map(([id, job]) => [id, chainOf(job.install_id)]))
 }
 
-/** The start of a job that has not been told before, under the lease that its end is told under. */
-function startOf(job: LockedJob, start: Started | undefined): Started | undefined {
-  const isNew = job.status === 'assigned' || job.status === 'lost'
-  return start && isNew && start.agentId === job.agent_id && start.fence === job.fence ? start : undefined
+function leaseOf({ agentId, jobId, fence }: { agentId: string; jobId: string; fence: number }): string {
+  return `${agentId}/${jobId}/${fence}`
 }
 
 function isSigned({ agent, report, signature }: Finished): boolean {
@@ -108,7 +110,8 @@ function settlementOf(
   const { outcome, reason, exitCode, message, result, outputs } = report
   return {
     job,
-    start,
+    // One that is already known to run is not started anew.
+    start: job.status === 'running' ? undefined : start,
     ending: { outcome, reason, exitCode, message, result: result as { [key: string]: Json }, outputs },
     fact: {
       actor: { type: 'agent', id: agent.id },

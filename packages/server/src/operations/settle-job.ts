@@ -57,6 +57,7 @@ export interface Settlement {
 
 /** Runs are locked before jobs, as everywhere; a job that is not in the answer does not exist. */
 export async function lockJobs(tx: Tx, jobIds: readonly string[]): Promise<Map<string, LockedJob>> {
+  if (jobIds.length === 0) return new Map()
   const [runs, jobs] = await Promise.all([
     lockRunsOfJobs(tx, jobIds),
     sql<Omit<LockedJob, 'run'>>`

@@ -1,8 +1,7 @@
 import { entryParts, SERVER_CHAIN, type JobStatus, type KnownJob, type SignedDocument } from '@tenon/core'
-import { sql } from 'kysely'
+import { CompiledQuery, sql } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
 import { signAgain } from '../operations/job-control.ts'
-import { leaseFromNow } from './leases.ts'
 import { transact, type Tx } from './transaction.ts'
 
 export interface ClaimedJob {
@@ -58,62 +57,72 @@ function remaining(claims: readonly Claim[], claimed: readonly ClaimedRow[]): Cl
 }
 
 async function claimFresh(context: Context, claims: readonly Claim[]): Promise<ClaimedRow[]> {
-  return (await claimStatement(context, claims, isoNow(context)).execute(context.db)).rows
+  const at = isoNow(context)
+  const seats = seatsOf(claims)
+  const entry = assignedEntry(context, at)
+  const query = CompiledQuery.raw(CLAIM, [
+    claims.map((c) => c.agentId),
+    claims.map((c) => c.sessionId),
+    seats.map((s) => s.pool),
+    seats.map((s) => s.claims.join(' ')),
+    context.keys.current().keyId,
+    freshSince(context),
+    at,
+    context.config.leaseSeconds,
+    entry.before,
+    entry.after,
+  ]) as CompiledQuery<ClaimedRow>
+  const { rows } = await context.db.executeQuery(query)
+  return rows
 }
+
+const fill = (template: string) => `
+  replace(replace(replace(replace(replace(${template}, '@chain', coalesce(install_id, '${SERVER_CHAIN}')), '@job', id),
+    '@agent', agent_id), '@digest', manifest_digest), '"@fence"', fence::text)`
 
 /**
  * Agents of one pool take turns. A session that was taken over cannot deliver any more, so it gets nothing. A job whose
- * manifest has little time left, or an old key, is left for `signStaleAgain`.
+ * manifest has little time left, or an old key, is left for `signStaleAgain`. One text, written once: it is what stands
+ * between a job's commit and its agent.
  */
-function claimStatement(context: Context, claims: readonly Claim[], at: string) {
-  const seats = seatsOf(claims)
-  const entry = assignedEntry(context, at)
-  const fill = (template: string) => sql`
-    replace(replace(replace(replace(replace(${template}, '@chain', coalesce(install_id, ${SERVER_CHAIN})), '@job', id),
-      '@agent', agent_id), '@digest', manifest_digest), '"@fence"', fence::text)`
-  return sql<ClaimedRow>`
-    with claims as materialized (
-      select c.n - 1 as claim, agent.id as agent_id
-      from unnest(${claims.map((c) => c.agentId)}::text[], ${claims.map((c) => c.sessionId)}::text[])
-        with ordinality as c(agent_id, session_id, n)
-      join (
-        select id, session_id from agent where id = any(${claims.map((c) => c.agentId)}) and status = 'enrolled'
-        order by id for share
-      ) as agent on agent.id = c.agent_id and agent.session_id = c.session_id
-    ), seats as materialized (
-      select pool, string_to_array(claims, ' ')::int[] as claims
-      from unnest(${seats.map((s) => s.pool)}::text[], ${seats.map((s) => s.claims.join(' '))}::text[]) as s(pool, claims)
-    ), picked as materialized (
-      select oldest.id, seats.claims[oldest.n] as claim, oldest.fresh from seats cross join lateral (
-        select id, fresh, row_number() over (order by id) as n from (
-          select id, manifest_key_id = ${context.keys.current().keyId}
-            and (manifest::jsonb ->> 'issuedAt')::timestamptz > ${freshSince(context)} as fresh
-          from job where pool = seats.pool and status = 'queued'
-          order by id limit cardinality(seats.claims) for update skip locked
-        ) as free
-      ) as oldest
-    ), claimed as (
-      update job set status = 'assigned', agent_id = claims.agent_id, assigned_at = ${at},
-        lease_until = ${leaseFromNow(context)}
-      from picked join claims on claims.claim = picked.claim
-      where job.id = picked.id and picked.fresh
-      returning job.id, picked.claim, fence, job.agent_id, install_id, manifest, manifest_key_id, manifest_signature,
-        manifest_digest
-    ), entries as (
-      select id, install_id as chain, ${fill(entry.before)} as before, ${fill(entry.after)} as after from claimed
-    ), pending as (
-      insert into audit_pending (before, after) select before, after from entries where chain is null order by id
-    ), appended as (
-      select heads.seq from (
-        select array_agg(chain) as chain, array_agg(before) as before, array_agg(after) as after
-        from (select * from entries where chain is not null order by chain collate "C", id) as ordered
-      ) as all_entries cross join lateral audit_append(chain, before, after) as heads
-    )
-    select id, claim, fence, manifest, manifest_key_id, manifest_signature, false as stale
-    from claimed cross join (select count(*) from appended) as written
-    union all
-    select id, claim, 0, '', '', '', true from picked where not fresh`
-}
+const CLAIM = `
+  with claims as materialized (
+    select c.n - 1 as claim, agent.id as agent_id
+    from unnest($1::text[], $2::text[]) with ordinality as c(agent_id, session_id, n)
+    join (
+      select id, session_id from agent where id = any($1::text[]) and status = 'enrolled' order by id for share
+    ) as agent on agent.id = c.agent_id and agent.session_id = c.session_id
+  ), seats as materialized (
+    select pool, string_to_array(claims, ' ')::int[] as claims from unnest($3::text[], $4::text[]) as s(pool, claims)
+  ), picked as materialized (
+    select oldest.id, seats.claims[oldest.n] as claim, oldest.fresh from seats cross join lateral (
+      select id, fresh, row_number() over (order by id) as n from (
+        select id, manifest_key_id = $5 and manifest_issued_at > $6 as fresh
+        from job where pool = seats.pool and status = 'queued'
+        order by id limit cardinality(seats.claims) for update skip locked
+      ) as free
+    ) as oldest
+  ), claimed as (
+    update job set status = 'assigned', agent_id = claims.agent_id, assigned_at = $7,
+      lease_until = clock_timestamp() + $8::float8 * interval '1 second'
+    from picked join claims on claims.claim = picked.claim
+    where job.id = picked.id and picked.fresh
+    returning job.id, picked.claim, fence, job.agent_id, install_id, manifest, manifest_key_id, manifest_signature,
+      manifest_digest
+  ), entries as (
+    select id, install_id as chain, ${fill('$9')} as before, ${fill('$10')} as after from claimed
+  ), pending as (
+    insert into audit_pending (before, after) select before, after from entries where chain is null order by id
+  ), appended as (
+    select heads.seq from (
+      select array_agg(chain) as chain, array_agg(before) as before, array_agg(after) as after
+      from (select * from entries where chain is not null order by chain collate "C", id) as ordered
+    ) as all_entries cross join lateral audit_append(chain, before, after) as heads
+  )
+  select id, claim, fence, manifest, manifest_key_id, manifest_signature, false as stale
+  from claimed cross join (select count(*) from appended) as written
+  union all
+  select id, claim, 0, '', '', '', true from picked where not fresh`
 
 /** The audit entry of an assignment, with marks where the statement puts in what it picked: ids and digests only. */
 function assignedEntry(context: Context, at: string): { before: string; after: string } {

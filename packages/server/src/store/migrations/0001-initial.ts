@@ -168,6 +168,7 @@ create table job (
   step_id text references step,
   build_id text references build,
   manifest text not null,
+  manifest_issued_at timestamptz not null,
   manifest_key_id text not null,
   manifest_signature text not null,
   manifest_digest text not null,
