@@ -1,4 +1,8 @@
-import { bubblewrapArguments, detectBubblewrap, toolFolders } from '../packages/agent/src/runtime/process/bubblewrap.ts'
+import {
+  bubblewrapArguments,
+  detectBubblewrap,
+  toolFolders,
+} from '../packages/agent/src/runtime/process/bubblewrap.ts'
 import { spawn } from 'node:child_process'
 import { mkdirSync, rmSync } from 'node:fs'
 import http from 'node:http'
@@ -25,7 +29,8 @@ export async function bareProcess(dir: string, program: string[]): Promise<BareR
     child.stderr.on('data', (chunk: Buffer) => output.push(chunk))
     const code = await new Promise((resolve) => child.on('close', resolve))
     rmSync(workFolder, { recursive: true, force: true })
-    if (code !== 0) throw new Error(`the bare job ended with ${String(code)}: ${Buffer.concat(output).toString()}`)
+    if (code !== 0)
+      throw new Error(`the bare job ended with ${String(code)}: ${Buffer.concat(output).toString()}`)
   }
 }
 

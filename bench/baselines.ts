@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import pg from 'pg'
 import WebSocket from 'ws'
 import { monotonicMs } from './child.ts'
+import { postgresCpu } from './cpu.ts'
 import type { World } from './world.ts'
 
 const INSERT = {
@@ -26,25 +27,35 @@ export async function commitTimes(world: World, count: number): Promise<number[]
   }
 }
 
-/** Single-row durable transactions per second, with as many connections as the server's pool has. */
-export async function commitRate(world: World, seconds: number): Promise<number> {
+/**
+ * Single-row durable transactions per second, with as many connections as the server's pool has; and the processor time
+ * of one, in Postgres and here, which tells more than the rate when others use the machine.
+ */
+export async function commitRate(
+  world: World,
+  seconds: number,
+): Promise<{ perSecond: number; cpuUs: number }> {
   const pool = new pg.Pool({ connectionString: world.databaseUrl, max: world.poolSize })
   let done = 0
-  let counting = false
   let stopped = false
   const workers = Array.from({ length: world.poolSize }, async () => {
     while (!stopped) {
       await pool.query({ ...INSERT, values: [++lastRow, BODY] })
-      if (counting) done += 1
+      done += 1
     }
   })
   try {
     await wait(300)
-    counting = true
+    const used = async () => {
+      const { user, system } = process.cpuUsage()
+      return user + system + (await postgresCpu(world.db))
+    }
+    const usedBefore = await used()
+    const before = done
     const began = monotonicMs()
     await wait(seconds * 1000)
-    const rate = done / ((monotonicMs() - began) / 1000)
-    return rate
+    const perSecond = (done - before) / ((monotonicMs() - began) / 1000)
+    return { perSecond, cpuUs: ((await used()) - usedBefore) / (done - before) }
   } finally {
     stopped = true
     await Promise.all(workers)

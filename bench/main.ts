@@ -12,7 +12,7 @@ import { openWorld, type World } from './world.ts'
 const NAMES = ['pickup', 'throughput', 'memory', 'reconnect', 'agent'] as const
 const HELP = `npm run bench -- [--json] [--strict] [--only ${NAMES.join(',')}] [--agents 5000] [--seconds 4] [--profile DIR]
   --strict   exit code 1 when a goal is missed
-  --profile  CPU profiles of the server processes into this folder
+  --profile  CPU profiles of server and swarm while jobs are counted, into this folder
 Ratios to a baseline of the same run are what counts; absolute times depend on the machine and on who else uses it.`
 
 const { values } = parseArgs({

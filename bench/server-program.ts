@@ -5,6 +5,7 @@ import { readConfig, startServer, type Server } from '../packages/server/src/ind
 import { transact } from '../packages/server/src/store/transaction.ts'
 import { monotonicMs, serveCommands } from './child.ts'
 import { collectedMemory } from './memory.ts'
+import { profileHandlers } from './profile.ts'
 
 /** The server as it is, and beside it what a bench must ask from inside: its memory, and when a commit was answered. */
 const config = readConfig(process.env, '.')
@@ -15,6 +16,7 @@ let server: Server | undefined
 
 export type ServerCommands = typeof handlers
 const handlers = {
+  ...profileHandlers,
   async start() {
     server = await startServer(config, log)
     const at = monotonicMs()

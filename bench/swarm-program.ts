@@ -3,6 +3,7 @@ import { pino } from 'pino'
 import WebSocket from 'ws'
 import { makeSigningKey, type Channel, type SigningKey } from '../packages/agent/src/index.ts'
 import { monotonicMs, serveCommands } from './child.ts'
+import { profileHandlers } from './profile.ts'
 import { createLeanAgent, type Identity, type ServerFacts } from './lean-agent.ts'
 
 /** Many agents in one process. Their keys are made and stay here. */
@@ -26,6 +27,7 @@ const ears = {
 
 export type SwarmCommands = typeof handlers
 const handlers = {
+  ...profileHandlers,
   /** Public keys of `count` new agents. */
   makeKeys(count: number) {
     keys.push(...Array.from({ length: count }, () => makeSigningKey()))

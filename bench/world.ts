@@ -20,6 +20,8 @@ export interface World {
   dist: string
   dir: string
   poolSize: number
+  /** Where profiles of what is measured go. */
+  profileDir: string | undefined
   /** The current server. */
   server: BenchServer
   databaseUrl: string
@@ -50,7 +52,6 @@ export async function openWorld(dist: string, dir: string, profileDir: string | 
   const startServer = async (port: number) => {
     const child = launch<ServerCommands>('server-program', serverEnvironment(dist, dir, port, poolSize), [
       '--expose-gc',
-      ...(profileDir ? ['--cpu-prof', `--cpu-prof-dir=${profileDir}`] : []),
     ])
     return { child, started: await child.call('start') }
   }
@@ -69,6 +70,7 @@ export async function openWorld(dist: string, dir: string, profileDir: string | 
       dist,
       dir,
       poolSize,
+      profileDir,
       server: { child, facts, listeningAt: started.at },
       databaseUrl: started.databaseUrl,
       client: createClient({ url, token: started.ownerToken! }),

@@ -9,9 +9,38 @@ const encoder = new TextEncoder()
 
 /** RFC 8785 canonical JSON. The same value always gives the same text, so a hash or signature over it is stable. */
 export function canonicalText(value: unknown): string {
-  const text = serialize(value)
+  const text = nativeText(value) ?? serialize(value)
   if (text === undefined) throw new TypeError('only JSON values have a canonical form')
   return text
+}
+
+/** The engine writes the same text several times faster, when keys are put in order and nothing odd is in the value. */
+function nativeText(value: unknown): string | undefined {
+  const seen = { odd: false }
+  const text = JSON.stringify(inOrder(value, seen)) as string | undefined
+  return seen.odd || text === undefined || MAYBE_LONE_SURROGATE.test(text) ? undefined : text
+}
+
+const MAYBE_LONE_SURROGATE = /\\ud[89a-f]/
+
+function inOrder(value: unknown, seen: { odd: boolean }): unknown {
+  if (typeof value === 'number') seen.odd ||= !Number.isFinite(value)
+  if (typeof value !== 'object' || value === null || seen.odd) return seen.odd ? null : value
+  if (Array.isArray(value)) return value.map((one) => inOrder(one, seen))
+  const from = value as { [key: string]: unknown }
+  const ordered: { [key: string]: unknown } = {}
+  for (const key of Object.keys(from).sort()) {
+    seen.odd ||= isOddKey(key)
+    ordered[key] = inOrder(from[key], seen)
+  }
+  seen.odd ||= typeof from['toJSON'] === 'function'
+  return ordered
+}
+
+/** Engines keep numbers in an order of their own, whatever order they were set in. */
+function isOddKey(key: string): boolean {
+  const first = key.charCodeAt(0)
+  return (first >= 48 && first <= 57) || key === '__proto__'
 }
 
 export function canonicalBytes(value: unknown): Uint8Array {

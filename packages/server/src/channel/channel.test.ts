@@ -163,6 +163,26 @@ describe('after the handshake', () => {
     }
   })
 
+  it('a job that its agent says nothing about is given to it again, until it answers', async () => {
+    const quick = await startTestTenant({ heartbeatSeconds: 0.2, leaseSeconds: 600 })
+    try {
+      await builtApp(quick)
+      const agent = await activeInstall(quick, 'one')
+      await quick.client.call('deploys.create', { params: { ref: 'one' }, body: { components: ['db'] } })
+      const first = await agent.next('job.assign')
+      const { jobId, fence } = manifestOf(first)
+      expect(await agent.next('job.assign')).toEqual(first)
+      agent.send({ type: 'job.accepted', jobId, fence })
+      await leasesRenewed(quick, agent, jobId)
+      const given = agent.frames.filter((f) => f.type === 'job.assign').length
+      await leasesRenewed(quick, agent, jobId)
+      expect(agent.frames.filter((f) => f.type === 'job.assign')).toHaveLength(given)
+      await agent.close()
+    } finally {
+      await quick.stop()
+    }
+  })
+
   it('an agent that leaves in the middle of its handshake does not stay connected', async () => {
     const agent = await idleAgent(tenant)
     const { identity } = agent
@@ -357,3 +377,11 @@ describe('secrets', () => {
     await back.close()
   })
 })
+
+/** The same turn of the server that gives jobs again. */
+async function leasesRenewed({ client }: TestTenant, agent: TestAgent, jobId: string): Promise<void> {
+  const leaseUntil = async () => (await client.call('jobs.get', { params: { id: jobId } })).leaseUntil!
+  const before = await leaseUntil()
+  agent.send(heartbeat)
+  await until('renewed', async () => (await leaseUntil()) > before)
+}

@@ -228,9 +228,11 @@ function laneOf(frame: AgentFrame): string {
   switch (frame.type) {
     case 'job.accepted':
     case 'job.refused':
-    case 'job.started':
     case 'job.progress':
       return frame.jobId
+    // The desk keeps the order: an end that follows at once shares the transaction of its start.
+    case 'job.started':
+      return `${frame.jobId}/started`
     case 'job.finished':
       return frame.report.jobId
     default:

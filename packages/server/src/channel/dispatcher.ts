@@ -1,13 +1,20 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { ServerFrame } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import type { OpenedSession } from '../operations/open-session.ts'
-import type { Claim } from '../store/jobs.ts'
+import type { Claim, ClaimedJob } from '../store/jobs.ts'
 import type { JobDesk } from './job-desk.ts'
 
 /** Gives a connected agent as many jobs as it has free places, those of the interactive kinds apart. */
 export interface Dispatcher {
   /** Something may be in the queue. Calls during a claim are folded into one more. */
   nudge(): void
+  /** The agent has said something about a job: it has read its manifest. */
+  heard(jobId: string): void
+  /** Jobs that the agent has said nothing about since that moment, in milliseconds since the epoch. */
+  unheard(since: number): ClaimedJob[]
+  /** Gives a job to the agent, for the first time or again. */
+  give(job: ClaimedJob): void
   /** A slot is free again. */
   release(jobId: string): void
   stop(): void
@@ -31,6 +38,7 @@ export function createDispatcher(
   const lanes = lanesOf(places)
   // What the session began with counts as ordinary: the agent itself keeps its lanes apart.
   const held = new Map(agent.held.map((jobId) => [jobId, lanes[0]!.lane]))
+  const silent = new Map<string, { job: ClaimedJob; givenAt: number }>()
   let claiming = false
   let again = false
   let stopped = false
@@ -39,8 +47,11 @@ export function createDispatcher(
     claiming = true
     try {
       do {
+        // One commit frees a slot and fills the queue: both hints of a busy agent make one claim.
+        if (held.size > 0) await nextTurn()
         again = false
-        for (const { lane, slots } of lanes) await claimIn(lane, slots)
+        // Both in one turn, so that they make one statement.
+        await Promise.all(lanes.map(({ lane, slots }) => claimIn(lane, slots)))
       } while (again)
     } finally {
       claiming = false
@@ -53,7 +64,7 @@ export function createDispatcher(
     const { pool, sessionId } = agent
     for (const job of await desk.claim({ agentId, sessionId, pool, lane, limit })) {
       held.set(job.id, lane)
-      send({ type: 'job.assign', manifest: job.document })
+      dispatcher.give(job)
     }
   }
 
@@ -65,7 +76,14 @@ export function createDispatcher(
         context.log.warn({ err: error, agentId }, 'no job could be claimed now; the poll tries again'),
       )
     },
+    heard: (jobId) => void silent.delete(jobId),
+    unheard: (since) => [...silent.values()].filter((one) => one.givenAt < since).map(({ job }) => job),
+    give(job) {
+      silent.set(job.id, { job, givenAt: context.now() })
+      send({ type: 'job.assign', manifest: job.document })
+    },
     release(jobId) {
+      silent.delete(jobId)
       if (held.delete(jobId)) dispatcher.nudge()
     },
     stop: () => void (stopped = true),

@@ -19,6 +19,7 @@ export async function handleFrame(
   session: Session,
   frame: Ready,
 ): Promise<void> {
+  if ('jobId' in frame) session.dispatcher.heard(frame.jobId)
   switch (frame.type) {
     case 'heartbeat':
       return answerHeartbeat(context, sessions, session, frame)
@@ -76,6 +77,7 @@ async function jobFinished(
   { report, signature }: Frame<'job.finished'>,
 ): Promise<void> {
   if (report.agentId !== session.agentId) return session.reject('bad_frame', 'a report names another agent')
+  session.dispatcher.heard(report.jobId)
   const agent = { id: session.agentId, publicKey: session.publicKey }
   const verdict = await sessions.desk.finish({ agent, report, signature })
   if (!verdict.settled) return session.reject('bad_signature', verdict.message)

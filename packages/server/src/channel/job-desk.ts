@@ -1,8 +1,9 @@
 import type { Context } from '../context.ts'
-import { finishJobs, type Finished, type FinishVerdict } from '../operations/finish-job.ts'
+import { applyTold, type Finished, type FinishVerdict, type Told } from '../operations/finish-job.ts'
 import { openSessions, type Handshake, type Opening } from '../operations/open-session.ts'
+import type { Started } from '../operations/start-jobs.ts'
 import { createBatcher } from '../store/batch.ts'
-import { claimJobs, startJobs, type Claim, type ClaimedJob, type Started } from '../store/jobs.ts'
+import { claimJobs, type Claim, type ClaimedJob } from '../store/jobs.ts'
 
 /** What the sessions of this process do, many at a time in one transaction each. */
 export interface JobDesk {
@@ -14,12 +15,18 @@ export interface JobDesk {
 
 /** Beyond this a batch gains little, and holds its locks for longer. */
 const BATCH = 100
+/** While one transaction waits for the database, another is made ready. An agent's words stay in one, in their order. */
+const CLERKS = 2
 
 export function createJobDesk(context: Context): JobDesk {
+  const clerks = Array.from({ length: CLERKS }, () =>
+    createBatcher<Told, FinishVerdict>(BATCH, (told) => applyTold(context, told)),
+  )
+  const clerkOf = (agentId: string) => clerks[(agentId.codePointAt(agentId.length - 1) ?? 0) % CLERKS]!
   return {
     open: createBatcher<Opening, Handshake>(BATCH, (openings) => openSessions(context, openings)),
     claim: createBatcher<Claim, ClaimedJob[]>(BATCH, (claims) => claimJobs(context, claims)),
-    started: createBatcher<Started, void>(BATCH, (started) => startJobs(context, started)),
-    finish: createBatcher<Finished, FinishVerdict>(BATCH, (finished) => finishJobs(context, finished)),
+    started: async (started) => void (await clerkOf(started.agentId)({ started })),
+    finish: (finished) => clerkOf(finished.agent.id)({ finished }),
   }
 }

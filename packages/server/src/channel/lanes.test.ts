@@ -35,7 +35,7 @@ function queue(...kinds: JobKind[]): Promise<string[]> {
     plan: { kind, role: 'install' as const, installId, operations },
     owner: {},
   }))
-  return transact(tenant.context, (tx) => createJobs(tenant.context, tx, planned))
+  return transact(tenant.context, async (tx) => createJobs(tenant.context, tx, planned))
 }
 
 async function finish(id: string): Promise<void> {

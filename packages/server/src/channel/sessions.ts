@@ -1,7 +1,8 @@
 import type { Context } from '../context.ts'
-import { extendLeases } from '../store/jobs.ts'
+import { extendLeases } from '../store/leases.ts'
 import { createBatcher } from '../store/batch.ts'
 import { controlAgents } from './control.ts'
+import { giveAgain } from './give-again.ts'
 import { createJobDesk, type JobDesk } from './job-desk.ts'
 import type { Session } from './session.ts'
 
@@ -35,11 +36,12 @@ interface Heard {
 export function createSessions(context: Context): Sessions {
   const byAgent = new Map<string, { session: Session; off: (() => void)[] }>()
   const touched = new Map<string, Heard>()
+  const here = () => [...byAgent.values()].map(({ session }) => session)
 
   /** A machine that lost its power says no goodbye: jobs given to such a connection would be lost. */
   function endSilent(): void {
     const since = context.now() - context.config.leaseSeconds * 1000
-    for (const { session } of byAgent.values())
+    for (const session of here())
       if (session.heardAt() < since) session.reject('busy', 'nothing was heard for too long; connect again')
   }
 
@@ -84,13 +86,12 @@ export function createSessions(context: Context): Sessions {
       return pools
     },
     agentIds: () => [...byAgent.keys()],
-    sessionIds: () => [...byAgent.values()].map(({ session }) => session.sessionId),
-    announceKeys() {
-      for (const { session } of byAgent.values()) session.announceKeys()
-    },
+    sessionIds: () => here().map(({ sessionId }) => sessionId),
+    announceKeys: () => here().forEach((session) => session.announceKeys()),
     size: () => byAgent.size,
     async flush() {
       endSilent()
+      await giveAgain(context, here())
       const entries = [...touched]
       touched.clear()
       if (entries.length === 0) return

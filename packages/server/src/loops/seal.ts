@@ -1,29 +1,34 @@
 import { SERVER_CHAIN } from '@tenon/core'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
-import { appendEntries } from '../store/transaction.ts'
 
-const BATCH = 500
+const BATCH = 1_000
 const ONE_WRITER = 7_365_202_602
 
 /** Seals what waits for the server's own chain, in order. One process at a time; the others find nothing to do. */
 export async function sealServerChain(context: Context): Promise<number> {
+  let total = 0
+  for (;;) {
+    const sealed = await sealBatch(context)
+    total += sealed
+    if (sealed < BATCH) return total
+  }
+}
+
+async function sealBatch(context: Context): Promise<number> {
   return context.db.transaction().execute(async (db) => {
-    const { rows } = await sql<{
-      mine: boolean
-    }>`select pg_try_advisory_xact_lock(${ONE_WRITER}) as mine`.execute(db)
-    if (!rows[0]?.mine) return 0
-    const waiting = await db.selectFrom('audit_pending').selectAll().orderBy('id').limit(BATCH).execute()
-    if (waiting.length === 0) return 0
-    await appendEntries(db, SERVER_CHAIN, waiting)
-    await db
-      .deleteFrom('audit_pending')
-      .where(
-        'id',
-        'in',
-        waiting.map((row) => row.id),
+    const lock = sql<{ mine: boolean }>`select pg_try_advisory_xact_lock(${ONE_WRITER}) as mine`
+    if (!(await lock.execute(db)).rows[0]?.mine) return 0
+    const { rows } = await sql<{ count: number }>`
+      with waiting as (
+        delete from audit_pending where id in (select id from audit_pending order by id limit ${BATCH})
+        returning id, before, after
+      ), ordered as (
+        select array_agg(${SERVER_CHAIN}::text) as chain, array_agg(before) as before, array_agg(after) as after,
+          count(*)::int as count
+        from (select * from waiting order by id) as w
       )
-      .execute()
-    return waiting.length
+      select count from ordered cross join lateral audit_append(chain, before, after) as head`.execute(db)
+    return rows[0]?.count ?? 0
   })
 }

@@ -31,6 +31,15 @@ export async function lockRuns(tx: Tx, runIds: readonly string[]): Promise<Run[]
   return rows
 }
 
+export async function lockRunsOfJobs(tx: Tx, jobIds: readonly string[]): Promise<Run[]> {
+  const { rows } = await sql<Run>`
+    select id, install_id, app_version_id, kind, status, cancel_requested_at, started_at
+    from run where id in (select run_id from job where id = any(${jobIds})) order by id for update`.execute(
+    tx.db,
+  )
+  return rows
+}
+
 export async function lockRun(tx: Tx, runId: string): Promise<Run | undefined> {
   return (await lockRuns(tx, [runId]))[0]
 }
@@ -90,18 +99,18 @@ async function endRuns(context: Context, tx: Tx, ended: readonly EndedRun[]): Pr
   const ids = ended.map(({ run }) => run.id)
   const canceled = ended.flatMap(({ run, cancel }) => cancel.map((key) => ({ run: run.id, key })))
   if (canceled.length > 0) {
-    await sql`
+    tx.write(sql`
       update step set status = 'canceled', finished_at = ${tx.at}
       from unnest(${canceled.map((c) => c.run)}::text[], ${canceled.map((c) => c.key)}::text[]) as c(run_id, key)
-      where step.run_id = c.run_id and step.key = c.key`.execute(tx.db)
+      where step.run_id = c.run_id and step.key = c.key`)
   }
-  await sql`
+  tx.write(sql`
     update deploy set status = 'canceled', finished_at = ${tx.at}
-    where run_id = any(${ids}) and status in ('pending', 'syncing', 'deploying')`.execute(tx.db)
-  await sql`
+    where run_id = any(${ids}) and status in ('pending', 'syncing', 'deploying')`)
+  tx.write(sql`
     update run set status = e.status, finished_at = ${tx.at}
     from unnest(${ids}::text[], ${ended.map(({ end }) => end)}::text[]) as e(id, status)
-    where run.id = e.id`.execute(tx.db)
+    where run.id = e.id`)
   for (const { run, end } of ended) {
     tx.audit(run.install_id, {
       actor: { type: 'server', id: context.serverId },
@@ -113,9 +122,9 @@ async function endRuns(context: Context, tx: Tx, ended: readonly EndedRun[]): Pr
     })
   }
   const installs = [...new Set(ended.map(({ run }) => run.install_id))].toSorted()
-  const statuses = await lockInstalls(tx, installs)
+  const { statuses, next } = await lockNext(tx, installs)
   for (const { run, end } of ended) await settleInstall(context, tx, run, end, statuses)
-  await activateLocked(context, tx, installs)
+  await activate(context, tx, next)
 }
 
 async function settleInstall(
@@ -127,7 +136,7 @@ async function settleInstall(
 ): Promise<void> {
   const to = installStatusAfter(run.kind, end)
   if (!to || !installStates.can(statuses.get(run.install_id)!, to)) return
-  await tx.db.updateTable('install').set({ status: to }).where('id', '=', run.install_id).execute()
+  tx.write(tx.db.updateTable('install').set({ status: to }).where('id', '=', run.install_id))
   if (to === 'deprovisioned') {
     const revoked = await tx.db
       .updateTable('agent')
@@ -174,36 +183,41 @@ async function planAgain(context: Context, tx: Tx, run: Run): Promise<void> {
 
 /** One change at a time on an install: the oldest queued run starts when none is active. The caller may hold other runs. */
 export async function activateNext(context: Context, tx: Tx, installId: string): Promise<void> {
-  await lockInstalls(tx, [installId])
-  await activateLocked(context, tx, [installId])
+  const { next } = await lockNext(tx, [installId])
+  await activate(context, tx, next)
 }
 
-async function lockInstalls(tx: Tx, installIds: readonly string[]): Promise<Map<string, InstallStatus>> {
-  const { rows } = await sql<{ id: string; status: InstallStatus }>`
-    select id, status from install where id = any(${installIds}) order by id for update`.execute(tx.db)
-  return new Map(rows.map((row) => [row.id, row.status]))
+/** Locks installs, and of each the run that may start now. */
+async function lockNext(
+  tx: Tx,
+  installIds: readonly string[],
+): Promise<{ statuses: Map<string, InstallStatus>; next: Run[] }> {
+  const [installs, runs] = await Promise.all([
+    sql<{ id: string; status: InstallStatus }>`
+      select id, status from install where id = any(${installIds}) order by id for update`.execute(tx.db),
+    sql<Run>`
+      select id, install_id, app_version_id, kind, status, cancel_requested_at, started_at from run
+      where id in (
+        select next.id from unnest(${installIds}::text[]) as i(id) cross join lateral (
+          select run.id from run where run.install_id = i.id and run.status = 'queued' order by run.id limit 1
+        ) as next
+        where not exists (select from run where run.install_id = i.id and run.status = 'active')
+      ) order by id for update`.execute(tx.db),
+  ])
+  return {
+    statuses: new Map(installs.rows.map((row) => [row.id, row.status])),
+    next: runs.rows.filter((run) => run.status === 'queued'),
+  }
 }
 
-async function activateLocked(context: Context, tx: Tx, installIds: readonly string[]): Promise<void> {
-  const { rows } = await sql<{ id: string }>`
-    select next.id from unnest(${installIds}::text[]) as i(id) cross join lateral (
-      select run.id from run where run.install_id = i.id and run.status = 'queued' order by run.id limit 1
-    ) as next
-    where not exists (select from run where run.install_id = i.id and run.status = 'active')`.execute(tx.db)
-  const locked = await lockRuns(
-    tx,
-    rows.map((row) => row.id),
-  )
-  const next = locked.filter((run) => run.status === 'queued')
+async function activate(context: Context, tx: Tx, next: readonly Run[]): Promise<void> {
   if (next.length === 0) return
-  await sql`
-    update run set status = 'active', started_at = ${tx.at} where id = any(${next.map((run) => run.id)})`.execute(
-    tx.db,
-  )
+  tx.write(sql`
+    update run set status = 'active', started_at = ${tx.at} where id = any(${next.map((run) => run.id)})`)
   for (const run of next) {
     const to: InstallStatus | undefined =
       run.kind === 'provision' ? 'provisioning' : run.kind === 'deprovision' ? 'deprovisioning' : undefined
-    if (to) await tx.db.updateTable('install').set({ status: to }).where('id', '=', run.install_id).execute()
+    if (to) tx.write(tx.db.updateTable('install').set({ status: to }).where('id', '=', run.install_id))
     if (run.kind === 'deprovision' && run.started_at === null) await planAgain(context, tx, run)
   }
   await advanceRuns(

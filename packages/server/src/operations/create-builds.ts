@@ -4,7 +4,7 @@ import { ApiFailure } from '../errors.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { actorOf, type Caller } from './actor.ts'
 import { createJob } from './create-job.ts'
-import { loadPlugins, pluginFor } from './manifests.ts'
+import { loadPlugins, pluginFor, type Plugins } from './manifests.ts'
 
 /** One build, one job, per component of the app's newest version, from a source sent before or from where it says. */
 export async function createBuilds(
@@ -20,6 +20,7 @@ export async function createBuilds(
       .where('app_id', '=', app.id)
       .orderBy('number', 'desc')
       .executeTakeFirstOrThrow()
+    const plugins = await loadPlugins(tx)
     const ids: string[] = []
     for (const { name, source } of wanted) {
       const component = version.content.components.find((c) => c.name === name)
@@ -31,7 +32,7 @@ export async function createBuilds(
         throw new ApiFailure('bad_request', `the source of ${name} was not sent`, {
           remedy: 'Send it first with `PUT /api/v1/sources`, as `tenon builds create` does.',
         })
-      ids.push(await createBuild(context, tx, app, version.id, component, source, caller))
+      ids.push(createBuild(context, tx, app, version.id, component, source, plugins, caller))
     }
     return ids
   })
@@ -55,25 +56,35 @@ export async function retryBuild(context: Context, id: string, caller: Caller): 
       })
     const component = build.content.components.find(({ name }) => name === build.component)!
     const app = { id: build.app_id, name: build.name }
-    return createBuild(context, tx, app, build.app_version_id, component, build.source_digest, caller)
+    const plugins = await loadPlugins(tx)
+    return createBuild(
+      context,
+      tx,
+      app,
+      build.app_version_id,
+      component,
+      build.source_digest,
+      plugins,
+      caller,
+    )
   })
 }
 
 const LIST_BUILDS = 'List them: `tenon builds list`.'
 
-async function createBuild(
+function createBuild(
   context: Context,
   tx: Tx,
   app: { id: string; name: string },
   versionId: string,
   component: Component,
   source: string | null,
+  plugins: Plugins,
   caller: Caller,
-): Promise<string> {
+): string {
   const id = context.newId('build')
-  await tx.db
-    .insertInto('build')
-    .values({
+  tx.write(
+    tx.db.insertInto('build').values({
       id,
       app_id: app.id,
       app_version_id: versionId,
@@ -81,9 +92,9 @@ async function createBuild(
       status: 'queued',
       source_digest: source,
       created_at: tx.at,
-    })
-    .execute()
-  const jobId = await createJob(
+    }),
+  )
+  const jobId = createJob(
     context,
     tx,
     {
@@ -93,7 +104,7 @@ async function createBuild(
       operations: [
         {
           operation: 'build',
-          plugin: pluginFor(await loadPlugins(tx), component.type),
+          plugin: pluginFor(plugins, component.type),
           component: component.name,
           artifacts: source === null ? [] : [{ name: 'source', repository: 'tenon/sources', digest: source }],
           approvedPlan: null,
@@ -108,7 +119,7 @@ async function createBuild(
     },
     { buildId: id },
   )
-  await tx.db.updateTable('build').set({ job_id: jobId }).where('id', '=', id).execute()
+  tx.write(tx.db.updateTable('build').set({ job_id: jobId }).where('id', '=', id))
   tx.audit(SERVER_CHAIN, {
     actor: actorOf(caller),
     action: 'build.created',

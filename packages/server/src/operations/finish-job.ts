@@ -2,9 +2,10 @@ import { jobStates, signingBytes, type AuditFact, type AuditHead, type Json } fr
 import type { JobReport } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
-import { transactWithHeads } from '../store/transaction.ts'
+import { transactWithHeads, type Tx } from '../store/transaction.ts'
 import { chainOf } from './audit-chains.ts'
 import { lockJobs, settleJobs, type LockedJob, type Settlement } from './settle-job.ts'
+import { startedFact, startJobs, type Started } from './start-jobs.ts'
 
 /** An agent's signed word on how a job ended. */
 export interface Finished {
@@ -18,33 +19,72 @@ export type FinishVerdict =
   /** The agent must keep the report: it was not understood as its own word. */
   | { settled: false; message: string }
 
-/** Applies each report exactly once, however often it arrives. A report whose fencing number moved on changes nothing. */
-export async function finishJobs(context: Context, finished: readonly Finished[]): Promise<FinishVerdict[]> {
-  const signed = finished.map(({ agent, report, signature }) =>
-    verify(agent.publicKey, signingBytes('job-report/1', report), signature),
+/** What agents tell of their jobs, in the order in which they told it. */
+export type Told = { started: Started } | { finished: Finished }
+
+const UNSIGNED: FinishVerdict = { settled: false, message: 'the report is not signed by this agent' }
+
+/**
+ * Applies each report exactly once, however often it arrives. A report whose fencing number moved on changes nothing.
+ * One transaction for all: of a job that began and ended meanwhile both are written at once.
+ */
+export async function applyTold(context: Context, told: readonly Told[]): Promise<FinishVerdict[]> {
+  const finished = told.flatMap((one) => ('finished' in one ? [one.finished] : []))
+  const valid = new Set(finished.filter(isSigned))
+  const started = told.flatMap((one) => ('started' in one ? [one.started] : []))
+  const { heads, value: chains } = await transactWithHeads(context, (tx) =>
+    applyAll(context, tx, [...valid], started),
   )
-  const valid = finished.filter((_, index) => signed[index])
-  const { heads, value: chains } = await transactWithHeads(context, async (tx) => {
-    const jobs = await lockJobs(
-      tx,
-      valid.map(({ report }) => report.jobId),
-    )
-    const settlements = new Map<string, Settlement>()
-    for (const one of valid) {
-      const job = jobs.get(one.report.jobId)
-      if (!job || isStale(one, job))
-        tx.audit(chainOf(job?.install_id ?? null), staleFact(one, job?.fence ?? null))
-      else if (!jobStates.isEnd(job.status) && !settlements.has(job.id))
-        settlements.set(job.id, settlementOf(one, job))
-    }
-    await settleJobs(context, tx, [...settlements.values()])
-    return new Map([...jobs].map(([id, job]) => [id, chainOf(job.install_id)]))
+  return told.map((one) => {
+    const { jobId } = 'finished' in one ? one.finished.report : one.started
+    if ('finished' in one && !valid.has(one.finished)) return UNSIGNED
+    return { settled: true, head: heads.get(chains.get(jobId) ?? '') ?? null }
   })
-  return finished.map(({ report }, index) =>
-    signed[index]
-      ? { settled: true, head: heads.get(chains.get(report.jobId) ?? '') ?? null }
-      : { settled: false, message: 'the report is not signed by this agent' },
-  )
+}
+
+async function applyAll(
+  context: Context,
+  tx: Tx,
+  finished: readonly Finished[],
+  started: readonly Started[],
+): Promise<Map<string, string>> {
+  const ended = new Set(finished.map(({ report }) => leaseOf(report)))
+  const [jobs] = await Promise.all([
+    lockJobs(
+      tx,
+      finished.map(({ report }) => report.jobId),
+    ),
+    startJobs(
+      context,
+      tx,
+      started.filter((one) => !ended.has(leaseOf(one))),
+    ),
+  ])
+  const starts = new Map(started.map((one) => [leaseOf(one), one]))
+  const settlements = new Map<string, Settlement>()
+  for (const one of finished) {
+    const job = jobs.get(one.report.jobId)
+    if (!job || isStale(one, job))
+      tx.audit(chainOf(job?.install_id ?? null), staleFact(one, job?.fence ?? null))
+    else if (!jobStates.isEnd(job.status) && !settlements.has(job.id))
+      settlements.set(job.id, settlementOf(one, job, starts.get(leaseOf(one.report))))
+  }
+  for (const { job, start } of settlements.values())
+    if (start)
+      tx.audit(
+        chainOf(job.install_id),
+        startedFact({ ...job, agent_id: job.agent_id!, confinement: start.confinement }),
+      )
+  await settleJobs(context, tx, [...settlements.values()])
+  return new Map([...jobs].map(([id, job]) => [id, chainOf(job.install_id)]))
+}
+
+function leaseOf({ agentId, jobId, fence }: { agentId: string; jobId: string; fence: number }): string {
+  return `${agentId}/${jobId}/${fence}`
+}
+
+function isSigned({ agent, report, signature }: Finished): boolean {
+  return verify(agent.publicKey, signingBytes('job-report/1', report), signature)
 }
 
 function isStale({ agent, report }: Finished, job: LockedJob): boolean {
@@ -62,10 +102,16 @@ function staleFact({ agent, report }: Finished, currentFence: number | null): Au
   }
 }
 
-function settlementOf({ agent, report, signature }: Finished, job: LockedJob): Settlement {
+function settlementOf(
+  { agent, report, signature }: Finished,
+  job: LockedJob,
+  start: Started | undefined,
+): Settlement {
   const { outcome, reason, exitCode, message, result, outputs } = report
   return {
     job,
+    // One that is already known to run is not started anew.
+    start: job.status === 'running' ? undefined : start,
     ending: { outcome, reason, exitCode, message, result: result as { [key: string]: Json }, outputs },
     fact: {
       actor: { type: 'agent', id: agent.id },

@@ -11,7 +11,8 @@ import {
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { until } from '../testing/until.ts'
 import { activeInstall, builtApp, workAll, ended } from '../testing/world.ts'
-import { claimJobs, expireLeases } from '../store/jobs.ts'
+import { claimJobs } from '../store/jobs.ts'
+import { expireLeases } from '../store/leases.ts'
 
 let tenant: TestTenant
 let agent: TestAgent
@@ -263,6 +264,24 @@ describe('a lease', () => {
     await until('renewed', async () => (await job(id)).leaseUntil! > before)
     const { items } = await tenant.client.call('agents.list', { query: {} })
     expect(items.find((a) => a.id === agent.identity.agentId)).toMatchObject({ dropped: 3, running: 1 })
+  })
+
+  it('runs by the clock of the database, whatever the clock of a server process says', async () => {
+    const { id } = await running()
+    const hour = 3_600_000
+    const ahead = { ...tenant.context, now: () => Date.now() + hour }
+    expect(await expireLeases(ahead, 2)).toEqual([])
+    expect((await job(id)).status).toBe('running')
+    await tenant.context.db
+      .updateTable('job')
+      .set({ lease_until: new Date(Date.now() - 1).toISOString() })
+      .where('id', '=', id)
+      .execute()
+    const behind = { ...tenant.context, now: () => Date.now() - hour }
+    await until('lost', async () => {
+      await expireLeases(behind, 2)
+      return (await job(id)).status === 'lost'
+    })
   })
 
   it('does not run while nobody watches', async () => {

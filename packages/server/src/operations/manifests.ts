@@ -55,6 +55,7 @@ export function signManifest(context: Context, jobId: string, fence: number, pla
   const document = signDocument('job-manifest/1', manifest, keyId, key.sign)
   return {
     manifest: document.text,
+    manifest_issued_at: manifest.issuedAt,
     manifest_key_id: document.keyId,
     manifest_signature: document.signature,
     manifest_digest: documentDigest(document.text, sha256),

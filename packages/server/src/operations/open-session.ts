@@ -8,9 +8,10 @@ import {
 } from '@tenon/core'
 import type { AgentFrame, RejectCode } from '@tenon/protocol'
 import { sql } from 'kysely'
-import { isoNow, type Context } from '../context.ts'
+import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
 import { knownJobs } from '../store/jobs.ts'
+import { leaseFromNow } from '../store/leases.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { advanceRuns, lockRuns } from './advance-run.ts'
 import { chainOf } from './audit-chains.ts'
@@ -216,7 +217,7 @@ async function keepJobs(context: Context, tx: Tx, kept: string[]): Promise<void>
   if (kept.length === 0) return
   await sql`
     update job set status = case when status = 'lost' then 'running' else status end,
-      lease_until = ${isoNow(context, context.config.leaseSeconds)}
+      lease_until = ${leaseFromNow(context)}
     where id = any(${kept}) and status in ('assigned', 'running', 'lost')`.execute(tx.db)
 }
 

@@ -82,7 +82,7 @@ export async function retryStep(
       .where('run_id', '=', runId)
       .where('status', '=', 'canceled')
       .execute()
-    await repeatSteps(tx, { ...step, run }, null)
+    repeatSteps(tx, { ...step, run }, null)
     await tx.db
       .updateTable('deploy')
       .set({ status: 'pending', finished_at: null })

@@ -8,14 +8,15 @@ import {
   type JobStatus,
   type Json,
   type StepKind,
+  type StepStatus,
 } from '@tenon/core'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import type { Outputs } from '../store/schema.ts'
 import type { Tx } from '../store/transaction.ts'
-import { advanceRuns, lockRuns, type Run } from './advance-run.ts'
+import { advanceRuns, lockRunsOfJobs, type Run } from './advance-run.ts'
 import { chainOf } from './audit-chains.ts'
-import { retryFailedSteps, type FailedStep } from './auto-retry.ts'
+import { retryFailedSteps } from './auto-retry.ts'
 import { settlePlans } from './settle-plans.ts'
 
 export interface Ending {
@@ -27,7 +28,7 @@ export interface Ending {
   outputs: Outputs
 }
 
-/** Every column but the manifest, which is large and not needed here. */
+/** Every column that an end needs, and what its step is about. */
 export interface LockedJob {
   id: string
   kind: JobKind
@@ -42,34 +43,37 @@ export interface LockedJob {
   agent_id: string | null
   manifest_digest: string
   cancel_requested_at: string | null
+  step_kind: StepKind | null
+  step_status: StepStatus | null
+  component: string | null
+  step_key: string | null
+  attempts: number | null
+  max_auto_retries: number | null
   run: Run | undefined
 }
 
 export interface Settlement {
   job: LockedJob
+  /** Told together with the end. */
+  start?: { at: string; confinement: string } | undefined
   ending: Ending
   fact: Pick<AuditFact, 'actor'> & { details?: AuditFact['details'] }
 }
 
 /** Runs are locked before jobs, as everywhere; a job that is not in the answer does not exist. */
 export async function lockJobs(tx: Tx, jobIds: readonly string[]): Promise<Map<string, LockedJob>> {
-  const owners = await tx.db
-    .selectFrom('job')
-    .select('run_id')
-    .distinct()
-    .where(sql<boolean>`id = any(${jobIds})`)
-    .where('run_id', 'is not', null)
-    .execute()
-  const locked = await lockRuns(
-    tx,
-    owners.map((row) => row.run_id!),
-  )
-  const runs = new Map(locked.map((run) => [run.id, run]))
-  const { rows } = await sql<Omit<LockedJob, 'run'>>`
-    select id, kind, pool, role, install_id, status, fence, run_id, step_id, build_id, agent_id, manifest_digest,
-      cancel_requested_at
-    from job where id = any(${jobIds}) order by id for update`.execute(tx.db)
-  return new Map(rows.map((row) => [row.id, { ...row, run: runs.get(row.run_id ?? '') }]))
+  if (jobIds.length === 0) return new Map()
+  const [runs, jobs] = await Promise.all([
+    lockRunsOfJobs(tx, jobIds),
+    sql<Omit<LockedJob, 'run'>>`
+      select job.id, job.kind, pool, role, install_id, job.status, fence, job.run_id, step_id, build_id, agent_id,
+        manifest_digest, cancel_requested_at, step.kind as step_kind, step.status as step_status, step.component,
+        step.key as step_key, step.attempts, step.max_auto_retries
+      from job left join step on step.id = job.step_id
+      where job.id = any(${jobIds}) order by job.id for update of job`.execute(tx.db),
+  ])
+  const runById = new Map(runs.map((run) => [run.id, run]))
+  return new Map(jobs.rows.map((row) => [row.id, { ...row, run: runById.get(row.run_id ?? '') }]))
 }
 
 export async function lockJob(tx: Tx, jobId: string): Promise<LockedJob | undefined> {
@@ -97,27 +101,31 @@ export async function settleJobs(
     if (!jobStates.can(job.status, ending.outcome))
       throw new Error(`job ${job.id} cannot go from ${job.status} to ${ending.outcome}`)
   }
-  await endRows(tx, settlements)
+  endRows(tx, settlements)
   for (const settlement of settlements) {
     tx.audit(chainOf(settlement.job.install_id), factOf(settlement))
     tx.nudge(`job:${settlement.job.id}`)
   }
-  await settleBuilds(tx, settlements)
+  settleBuilds(tx, settlements)
   const ofRuns = settlements.filter(({ job }) => job.step_id && job.run)
   if (ofRuns.length === 0) return
   await settleSteps(context, tx, ofRuns)
   await advanceRuns(context, tx, [...new Set(ofRuns.map(({ job }) => job.run!))])
 }
 
-async function endRows(tx: Tx, settlements: readonly Settlement[]): Promise<void> {
+function endRows(tx: Tx, settlements: readonly Settlement[]): void {
   const column = <V>(value: (ending: Ending) => V) => settlements.map(({ ending }) => value(ending))
-  await sql`
+  const starts = settlements.map(({ start }) => start)
+  tx.write(sql`
     update job set status = e.status, reason = e.reason, exit_code = e.exit_code, message = e.message,
-      result = e.result, finished_at = ${tx.at}, lease_until = null
+      result = e.result, finished_at = ${tx.at}, lease_until = null,
+      started_at = coalesce(e.started_at, job.started_at), confinement = coalesce(e.confinement, job.confinement)
     from unnest(${settlements.map(({ job }) => job.id)}::text[], ${column((e) => e.outcome)}::text[],
       ${column((e) => e.reason)}::text[], ${column((e) => e.exitCode)}::int[], ${column((e) => e.message)}::text[],
-      ${column((e) => JSON.stringify(e.result))}::jsonb[]) as e(id, status, reason, exit_code, message, result)
-    where job.id = e.id`.execute(tx.db)
+      ${column((e) => JSON.stringify(e.result))}::jsonb[], ${starts.map((s) => s?.at ?? null)}::timestamptz[],
+      ${starts.map((s) => s?.confinement ?? null)}::text[])
+      as e(id, status, reason, exit_code, message, result, started_at, confinement)
+    where job.id = e.id`)
 }
 
 function factOf({ job, ending, fact }: Settlement): AuditFact {
@@ -137,18 +145,18 @@ function factOf({ job, ending, fact }: Settlement): AuditFact {
   }
 }
 
-async function settleBuilds(tx: Tx, settlements: readonly Settlement[]): Promise<void> {
+function settleBuilds(tx: Tx, settlements: readonly Settlement[]): void {
   const builds = settlements.flatMap(({ job, ending }) =>
     job.build_id ? [{ id: job.build_id, ...buildEnding(ending) }] : [],
   )
   if (builds.length === 0) return
-  await sql`
+  tx.write(sql`
     update build set status = b.status, message = b.message, artifact_digest = b.digest,
       artifact_repository = b.repository, finished_at = ${tx.at}
     from unnest(${builds.map((b) => b.id)}::text[], ${builds.map((b) => b.status)}::text[],
       ${builds.map((b) => b.message)}::text[], ${builds.map((b) => b.digest)}::text[],
       ${builds.map((b) => b.repository)}::text[]) as b(id, status, message, digest, repository)
-    where build.id = b.id`.execute(tx.db)
+    where build.id = b.id`)
   for (const build of builds) tx.nudge(`build:${build.id}`)
 }
 
@@ -170,50 +178,49 @@ interface SettledStep {
   ending: Ending
 }
 
+/** Steps change only under the lock of their run, so that what was read after it holds. */
 async function settleSteps(context: Context, tx: Tx, settlements: readonly Settlement[]): Promise<void> {
-  const { rows } = await sql<Omit<FailedStep, 'run' | 'reason' | 'result'>>`
+  const active = settlements.filter(({ job }) => job.step_status === 'active')
+  tx.write(sql`
     update step set status = e.status, message = e.message, finished_at = ${tx.at}
-    from unnest(${settlements.map(({ job }) => job.step_id)}::text[],
-      ${settlements.map(({ ending }) => ending.outcome)}::text[],
-      ${settlements.map(({ ending }) => ending.message)}::text[]) as e(id, status, message)
-    where step.id = e.id and step.status = 'active' returning step.id, key, kind, component,
-      attempts, max_auto_retries`.execute(tx.db)
-  const steps: SettledStep[] = rows.flatMap(({ id, kind, component }) => {
-    const { job, ending } = settlements.find((s) => s.job.step_id === id)!
-    return component === null ? [] : [{ kind, component, run: job.run!, jobId: job.id, ending }]
-  })
+    from unnest(${active.map(({ job }) => job.step_id)}::text[], ${active.map(({ ending }) => ending.outcome)}::text[],
+      ${active.map(({ ending }) => ending.message)}::text[]) as e(id, status, message)
+    where step.id = e.id`)
+  const steps: SettledStep[] = active.flatMap(
+    ({ job: { id: jobId, step_kind: kind, component, run }, ending }) =>
+      component === null ? [] : [{ kind: kind!, component, run: run!, jobId, ending }],
+  )
   const over = steps.filter(
     ({ kind, ending }) =>
       kind === 'deploy' || ((kind === 'sync' || kind === 'plan') && ending.outcome !== 'succeeded'),
   )
-  if (over.length > 0) await settleDeploys(tx, over)
+  if (over.length > 0) settleDeploys(tx, over)
   const gone = steps.filter(({ kind, ending }) => kind === 'destroy' && ending.outcome === 'succeeded')
-  if (gone.length > 0) await removeComponents(tx, gone)
+  if (gone.length > 0) removeComponents(tx, gone)
   const plans = steps.filter(({ kind, ending }) => kind === 'plan' && ending.outcome === 'succeeded')
   await settlePlans(
     context,
     tx,
     plans.map((plan) => ({ ...plan, result: plan.ending.result })),
   )
-  const failed = rows.flatMap((row) => {
-    const { job, ending } = settlements.find((s) => s.job.step_id === row.id)!
-    return ending.outcome === 'failed'
-      ? [{ ...row, run: job.run!, reason: ending.reason, result: ending.result }]
-      : []
-  })
-  await retryFailedSteps(context, tx, failed)
+  const failed = active.filter(({ ending }) => ending.outcome === 'failed')
+  retryFailedSteps(
+    context,
+    tx,
+    failed.map(({ job, ending }) => ({ job, ending })),
+  )
 }
 
-async function removeComponents(tx: Tx, gone: readonly SettledStep[]): Promise<void> {
-  await sql`
+function removeComponents(tx: Tx, gone: readonly SettledStep[]): void {
+  tx.write(sql`
     delete from install_component as c
     using unnest(${gone.map((g) => g.run.install_id)}::text[], ${gone.map((g) => g.component)}::text[]) as g(install_id, component)
-    where c.install_id = g.install_id and c.component = g.component`.execute(tx.db)
+    where c.install_id = g.install_id and c.component = g.component`)
 }
 
 /** A failed sync or plan ends the deploy too, but leaves what is on the install as it was. */
-async function settleDeploys(tx: Tx, steps: readonly SettledStep[]): Promise<void> {
-  await sql`
+function settleDeploys(tx: Tx, steps: readonly SettledStep[]): void {
+  tx.write(sql`
     with ended as (
       update deploy set status = e.status, finished_at = ${tx.at}
       from unnest(${steps.map((s) => s.run.id)}::text[], ${steps.map((s) => s.component)}::text[],
@@ -230,5 +237,5 @@ async function settleDeploys(tx: Tx, steps: readonly SettledStep[]): Promise<voi
       artifact_repository = ended.artifact_repository, artifact_digest = ended.artifact_digest, deployed_at = ${tx.at}
     from ended
     where ended.kind = 'deploy' and ended.status = 'succeeded'
-      and c.install_id = ended.install_id and c.component = ended.component`.execute(tx.db)
+      and c.install_id = ended.install_id and c.component = ended.component`)
 }

@@ -59,44 +59,44 @@ async function queueJobs(context: Context, tx: Tx, works: readonly StartingStep[
       failed.push({ work, message: error.message })
     }
   }
-  const jobIds = await createJobs(context, tx, planned)
+  const jobIds = createJobs(context, tx, planned)
   if (planned.length > 0) {
-    await sql`
+    tx.write(sql`
       update step set status = 'active', job_id = p.job_id, message = '', started_at = ${tx.at}, finished_at = null,
         attempts = attempts + 1, not_before = null
       from unnest(${planned.map(({ work }) => work.step.id)}::text[], ${jobIds}::text[]) as p(id, job_id)
-      where step.id = p.id`.execute(tx.db)
-    await markComponents(context, tx, planned)
+      where step.id = p.id`)
+    markComponents(context, tx, planned)
   }
   if (failed.length > 0) {
-    await sql`
+    tx.write(sql`
       update step set status = 'failed', message = f.message, started_at = ${tx.at}, finished_at = ${tx.at}
       from unnest(${failed.map(({ work }) => work.step.id)}::text[], ${failed.map((f) => f.message)}::text[]) as f(id, message)
-      where step.id = f.id`.execute(tx.db)
+      where step.id = f.id`)
   }
   return failed.map(({ work }) => work.run.id)
 }
 
 /** From here on the component may be there in part, so that a teardown must look at it. */
-async function markComponents(
+function markComponents(
   context: Context,
   tx: Tx,
   planned: readonly { work: StartingStep; subject: StepSubject }[],
-): Promise<void> {
+): void {
   const of = (kind: StepKind) => planned.filter(({ work: { step } }) => step.kind === kind)
   const runs = (some: typeof planned) => some.map(({ work }) => work.run.id)
   const components = (some: typeof planned) => some.map(({ work }) => work.step.component)
   const syncs = of('sync')
   if (syncs.length > 0) {
-    await sql`
+    tx.write(sql`
       update deploy set status = 'syncing'
       from unnest(${runs(syncs)}::text[], ${components(syncs)}::text[]) as w(run_id, component)
-      where deploy.run_id = w.run_id and deploy.component = w.component`.execute(tx.db)
+      where deploy.run_id = w.run_id and deploy.component = w.component`)
   }
   const deploys = of('deploy')
   if (deploys.length === 0) return
   const marks = deploys.map(({ subject }) => markOf(context, subject))
-  await sql`
+  tx.write(sql`
     with deploying as (
       update deploy set status = 'deploying'
       from unnest(${runs(deploys)}::text[], ${components(deploys)}::text[], ${marks.map((m) => m.configDigest)}::text[],
@@ -110,7 +110,7 @@ async function markComponents(
       drift_check_at
     from deploying
     on conflict (install_id, component) do update set status = 'deploying',
-      config_digest = excluded.config_digest, drift_check_at = excluded.drift_check_at`.execute(tx.db)
+      config_digest = excluded.config_digest, drift_check_at = excluded.drift_check_at`)
 }
 
 function markOf(context: Context, subject: StepSubject) {

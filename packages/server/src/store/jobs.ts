@@ -7,9 +7,8 @@ import {
   type KnownJob,
   type SignedDocument,
 } from '@tenon/core'
-import { sql } from 'kysely'
+import { CompiledQuery, sql } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
-import { chainOf } from '../operations/audit-chains.ts'
 import { signAgain } from '../operations/job-control.ts'
 import { transact, type Tx } from './transaction.ts'
 
@@ -68,64 +67,83 @@ function remaining(claims: readonly Claim[], claimed: readonly ClaimedRow[]): Cl
 }
 
 async function claimFresh(context: Context, claims: readonly Claim[]): Promise<ClaimedRow[]> {
-  return (await claimStatement(context, claims, isoNow(context)).execute(context.db)).rows
+  const at = isoNow(context)
+  const seats = seatsOf(claims)
+  const entry = assignedEntry(context, at)
+  const query = CompiledQuery.raw(CLAIM, [
+    claims.map((c) => c.agentId),
+    claims.map((c) => c.sessionId),
+    seats.map((s) => s.pool),
+    seats.map((s) => s.claims.join(' ')),
+    context.keys.current().keyId,
+    freshSince(context),
+    at,
+    context.config.leaseSeconds,
+    entry.before,
+    entry.after,
+    seats.map((s) => s.lane),
+  ]) as CompiledQuery<ClaimedRow>
+  const { rows } = await context.db.executeQuery(query)
+  return rows
 }
+
+const fill = (template: string) => `
+  replace(replace(replace(replace(replace(${template}, '@chain', coalesce(install_id, '${SERVER_CHAIN}')), '@job', id),
+    '@agent', agent_id), '@digest', manifest_digest), '"@fence"', fence::text)`
 
 /**
  * Agents of one pool take turns. A session that was taken over cannot deliver any more, so it gets nothing. A job whose
- * manifest has little time left, or an old key, is left for `signStaleAgain`.
+ * manifest has little time left, or an old key, is left for `signStaleAgain`. One text, written once: it is what stands
+ * between a job's commit and its agent.
  */
-function claimStatement(context: Context, claims: readonly Claim[], at: string) {
-  const seats = seatsOf(claims)
-  const entry = assignedEntry(context, at)
-  const fill = (template: string) => sql`
-    replace(replace(replace(replace(replace(${template}, '@chain', coalesce(install_id, ${SERVER_CHAIN})), '@job', id),
-      '@agent', agent_id), '@digest', manifest_digest), '"@fence"', fence::text)`
-  return sql<ClaimedRow>`
-    with claims as materialized (
-      select c.n - 1 as claim, agent.id as agent_id
-      from unnest(${claims.map((c) => c.agentId)}::text[], ${claims.map((c) => c.sessionId)}::text[])
-        with ordinality as c(agent_id, session_id, n)
-      join (
-        select id, session_id from agent where id = any(${claims.map((c) => c.agentId)}) and status = 'enrolled'
-        order by id for share
-      ) as agent on agent.id = c.agent_id and agent.session_id = c.session_id
-    ), seats as materialized (
-      select pool, lane, string_to_array(claims, ' ')::int[] as claims
-      from unnest(${seats.map((s) => s.pool)}::text[], ${seats.map((s) => s.lane)}::text[],
-        ${seats.map((s) => s.claims.join(' '))}::text[]) as s(pool, lane, claims)
-    ), picked as materialized (
-      select oldest.id, seats.claims[oldest.n] as claim, oldest.fresh from seats cross join lateral (
-        select id, fresh, row_number() over (order by id) as n from (
-          select id, manifest_key_id = ${context.keys.current().keyId}
-            and (manifest::jsonb ->> 'issuedAt')::timestamptz > ${freshSince(context)} as fresh
-          from job where pool = seats.pool and status = 'queued'
-            and (seats.lane = 'any' or (kind = any(${[...INTERACTIVE_KINDS]}::text[])) = (seats.lane = 'interactive'))
-          order by id limit cardinality(seats.claims) for update skip locked
-        ) as free
-      ) as oldest
-    ), claimed as (
-      update job set status = 'assigned', agent_id = claims.agent_id, assigned_at = ${at},
-        lease_until = ${isoNow(context, context.config.leaseSeconds)}
-      from picked join claims on claims.claim = picked.claim
-      where job.id = picked.id and picked.fresh
-      returning job.id, picked.claim, fence, job.agent_id, install_id, manifest, manifest_key_id, manifest_signature,
-        manifest_digest
-    ), entries as (
-      select id, install_id as chain, ${fill(entry.before)} as before, ${fill(entry.after)} as after from claimed
-    ), pending as (
-      insert into audit_pending (before, after) select before, after from entries where chain is null order by id
-    ), appended as (
-      select heads.seq from (
-        select chain, array_agg(before order by id) as before, array_agg(after order by id) as after
-        from entries where chain is not null group by chain order by chain
-      ) as chains cross join lateral audit_append(chain, before, after) as heads
-    )
-    select id, claim, fence, manifest, manifest_key_id, manifest_signature, false as stale
-    from claimed cross join (select count(*) from appended) as written
-    union all
-    select id, claim, 0, '', '', '', true from picked where not fresh`
-}
+const INTERACTIVE = `kind in (${INTERACTIVE_KINDS.map((kind) => `'${kind}'`).join(', ')})`
+
+/** The oldest of a pool, as many as there are seats. Each lane by itself: a few interactive ones behind ten thousand others have an index of their own. */
+const pick = (ofSeat: string, ofJob: string) => `
+    select oldest.id, seats.claims[oldest.n] as claim, oldest.fresh from seats cross join lateral (
+      select id, fresh, row_number() over (order by id) as n from (
+        select id, manifest_key_id = $5 and manifest_issued_at > $6 as fresh
+        from job where pool = seats.pool and status = 'queued' and ${ofJob}
+        order by id limit cardinality(seats.claims) for update skip locked
+      ) as free
+    ) as oldest where ${ofSeat}`
+
+const CLAIM = `
+  with claims as materialized (
+    select c.n - 1 as claim, agent.id as agent_id
+    from unnest($1::text[], $2::text[]) with ordinality as c(agent_id, session_id, n)
+    join (
+      select id, session_id from agent where id = any($1::text[]) and status = 'enrolled' order by id for share
+    ) as agent on agent.id = c.agent_id and agent.session_id = c.session_id
+  ), seats as materialized (
+    select pool, string_to_array(claims, ' ')::int[] as claims, lane
+    from unnest($3::text[], $4::text[], $11::text[]) as s(pool, claims, lane)
+  ), ordinary as materialized (${pick(`lane = 'ordinary'`, `not (${INTERACTIVE})`)}
+  ), interactive as materialized (${pick(`lane = 'interactive'`, INTERACTIVE)}
+  ), anything as materialized (${pick(`lane = 'any'`, 'true')}
+  ), picked as (
+    select * from ordinary union all select * from interactive union all select * from anything
+  ), claimed as (
+    update job set status = 'assigned', agent_id = claims.agent_id, assigned_at = $7,
+      lease_until = clock_timestamp() + $8::float8 * interval '1 second'
+    from picked join claims on claims.claim = picked.claim
+    where job.id = picked.id and picked.fresh
+    returning job.id, picked.claim, fence, job.agent_id, install_id, manifest, manifest_key_id, manifest_signature,
+      manifest_digest
+  ), entries as (
+    select id, install_id as chain, ${fill('$9')} as before, ${fill('$10')} as after from claimed
+  ), pending as (
+    insert into audit_pending (before, after) select before, after from entries where chain is null order by id
+  ), appended as (
+    select heads.seq from (
+      select array_agg(chain) as chain, array_agg(before) as before, array_agg(after) as after
+      from (select * from entries where chain is not null order by chain collate "C", id) as ordered
+    ) as all_entries cross join lateral audit_append(chain, before, after) as heads
+  )
+  select id, claim, fence, manifest, manifest_key_id, manifest_signature, false as stale
+  from claimed cross join (select count(*) from appended) as written
+  union all
+  select id, claim, 0, '', '', '', true from picked where not fresh`
 
 /** The audit entry of an assignment, with marks where the statement puts in what it picked: ids and digests only. */
 function assignedEntry(context: Context, at: string): { before: string; after: string } {
@@ -163,56 +181,6 @@ export function seatsOf(claims: readonly Claim[]): { pool: string; lane: Claim['
   })
 }
 
-/** An agent's word that a job of its runs. */
-export interface Started {
-  agentId: string
-  jobId: string
-  fence: number
-  at: string
-  confinement: string
-}
-
-export async function startJobs(context: Context, started: readonly Started[]): Promise<void[]> {
-  const column = <K extends keyof Started>(name: K) => started.map((s) => s[name])
-  await transact(context, async (tx) => {
-    const { rows } = await sql<StartedRow>`
-      with running as (
-        update job set status = 'running', started_at = s.at, confinement = s.confinement,
-          lease_until = ${isoNow(context, context.config.leaseSeconds)}
-        from unnest(${column('jobId')}::text[], ${column('agentId')}::text[], ${column('fence')}::int[],
-          ${column('at')}::timestamptz[], ${column('confinement')}::text[]) as s(id, agent_id, fence, at, confinement)
-        where job.id = s.id and job.agent_id = s.agent_id and job.fence = s.fence and job.status in ('assigned', 'lost')
-        returning job.id, job.agent_id, job.fence, job.confinement, install_id, run_id, build_id, manifest_digest
-      ), building as (
-        update build set status = 'running' from running where build.id = running.build_id and build.status = 'queued'
-      )
-      select * from running order by id`.execute(tx.db)
-    for (const row of rows) {
-      tx.audit(chainOf(row.install_id), {
-        actor: { type: 'agent', id: row.agent_id },
-        action: 'job.started',
-        subject: { type: 'job', id: row.id },
-        outcome: 'ok',
-        manifestDigest: row.manifest_digest,
-        details: { fence: row.fence, confinement: row.confinement },
-      })
-      tx.nudge(`job:${row.id}`)
-      if (row.run_id) tx.nudge(`run:${row.run_id}`)
-    }
-  })
-  return started.map(() => undefined)
-}
-
-interface StartedRow {
-  id: string
-  agent_id: string
-  fence: number
-  confinement: string
-  install_id: string | null
-  run_id: string | null
-  manifest_digest: string
-}
-
 /** A job that waited for long, or across a change of keys, leaves with a manifest that has time left. */
 async function signStaleAgain(context: Context, jobIds: string[]): Promise<void> {
   await transact(context, async (tx) => {
@@ -247,53 +215,4 @@ export async function knownJobs(tx: Tx, agentIds: string[], named: string[]): Pr
     agentId: row.agent_id,
     cancelRequested: row.cancel_requested_at !== null,
   }))
-}
-
-/** Renews what these agents hold; one statement for all of them. */
-export async function extendLeases(context: Context, agentIds: string[]): Promise<void> {
-  if (agentIds.length === 0) return
-  await sql`
-    update job set lease_until = ${isoNow(context, context.config.leaseSeconds)}
-    where agent_id = any(${agentIds}) and status in ('assigned', 'running')`.execute(context.db)
-}
-
-/**
- * Leases only run while somebody watches them: the time during which no server process looked (all dead, or Postgres
- * away) is added to every lease, so that agents get their grace to come back.
- */
-export async function expireLeases(context: Context, watchEverySeconds: number): Promise<string[]> {
-  return transact(context, async (tx) => {
-    const watched = await tx.db
-      .selectFrom('lease_watch')
-      .select('watched_at')
-      .forUpdate()
-      .executeTakeFirstOrThrow()
-    const gapMs = context.now() - Date.parse(watched.watched_at)
-    await tx.db.updateTable('lease_watch').set({ watched_at: tx.at }).execute()
-    if (gapMs > watchEverySeconds * 3000) {
-      await sql`update job set lease_until = lease_until + ${gapMs} * interval '1 millisecond' where status in ('assigned', 'running')`.execute(
-        tx.db,
-      )
-      return []
-    }
-    const lost = await tx.db
-      .updateTable('job')
-      .set({ status: 'lost' })
-      .where('status', 'in', ['assigned', 'running'])
-      .where('lease_until', '<', tx.at)
-      .returning(['id', 'install_id', 'run_id', 'agent_id', 'fence', 'manifest_digest', 'lease_until'])
-      .execute()
-    for (const job of lost) {
-      tx.audit(chainOf(job.install_id), {
-        actor: { type: 'server', id: context.serverId },
-        action: 'job.lost',
-        subject: { type: 'job', id: job.id },
-        outcome: 'failed',
-        manifestDigest: job.manifest_digest,
-        details: { agentId: job.agent_id, fence: job.fence, leaseUntil: job.lease_until },
-      })
-      tx.nudge(`job:${job.id}`, ...(job.run_id ? [`run:${job.run_id}`] : []))
-    }
-    return lost.map((job) => job.id)
-  })
 }

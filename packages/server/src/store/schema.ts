@@ -203,6 +203,7 @@ export interface JobTable {
   step_id: string | null
   build_id: string | null
   manifest: string
+  manifest_issued_at: string
   manifest_key_id: string
   manifest_signature: string
   manifest_digest: string

@@ -1,4 +1,4 @@
-import { Kysely, PostgresDialect } from 'kysely'
+import { Kysely, PostgresDialect, type CompiledQuery } from 'kysely'
 import type { Duplex } from 'node:stream'
 import type pg from 'pg'
 import type { Database } from './schema.ts'
@@ -23,8 +23,19 @@ function nameOf(text: string, parameters: number): string | undefined {
 
 export function statement(text: string, values: readonly unknown[]): pg.QueryConfig {
   const name = nameOf(text, values.length)
-  return { text, values: [...values], ...(name === undefined ? {} : { name }) }
+  return { text, values: values.map(listText), ...(name === undefined ? {} : { name }) }
 }
+
+/** Lists are most of what is sent. The engine's own JSON is what Postgres reads, but for characters that it escapes. */
+function listText(value: unknown): unknown {
+  if (!Array.isArray(value)) return value
+  return value.every((one) => typeof one === 'string' && !ESCAPED_BY_JSON.test(one))
+    ? `{${value.map((one) => JSON.stringify(one)).join(',')}}`
+    : value
+}
+
+// oxlint-disable-next-line no-control-regex
+const ESCAPED_BY_JSON = /[\u0000-\u001f\ud800-\udfff]/
 
 /** Another process migrated a table that a named statement reads: the connection must go, its plans cannot be made anew. */
 export function isStalePlan(error: unknown): boolean {
@@ -36,14 +47,24 @@ export function dbOn(pool: pg.Pool): Db {
   return kysely(async () => borrowed(await pool.connect()))
 }
 
-/** A connection that was taken out of the pool for one transaction after the other. */
+/** A statement of Kysely, built and not yet sent. */
+export interface Change {
+  compile(db: Db): CompiledQuery
+}
+
+/**
+ * A connection that was taken out of the pool for one transaction after the other. Whatever is asked of it in one turn
+ * of the event loop travels in one packet, `begin` with the first statement and `commit` with the last.
+ */
 export interface TransactionConnection {
   db: Db
-  /** `begin` travels with the first statement, in one packet. */
   begin(): void
-  /** Sends all of them and `commit` in one packet; answers what each answered. Throws when Postgres rolled back. */
+  /** Sent in its order like any other, but not waited for. When it fails, so does what follows it, and the commit. */
+  write(change: Change): void
+  /** Answers what each of the last statements answered. Throws when Postgres rolled back. */
   commit<R extends pg.QueryResultRow>(last: pg.QueryConfig[]): Promise<pg.QueryResult<R>[]>
-  rollback(): Promise<void>
+  /** Answers why a write failed: everything after it only heard that the transaction is over. */
+  rollback(): Promise<unknown>
 }
 
 const onClient = new WeakMap<pg.PoolClient, TransactionConnection>()
@@ -53,44 +74,70 @@ export function transactionOn(client: pg.PoolClient): TransactionConnection {
 }
 
 function createTransactionConnection(client: pg.PoolClient): TransactionConnection {
+  const sendTogether = corked(client)
   let toBegin = false
-  let began: Promise<unknown> = Promise.resolve()
-  const together = <T>(send: () => T): T => {
-    const { stream } = (client as unknown as { connection: { stream: Duplex } }).connection
-    stream.cork()
-    try {
-      if (toBegin) {
-        toBegin = false
-        began = client.query('begin')
-        began.catch(() => undefined)
-      }
-      return send()
-    } finally {
-      stream.uncork()
+  let unheard: Promise<unknown>[] = []
+  let failure: unknown
+  const send = <T extends pg.QueryResultRow>(query: pg.QueryConfig | string) => {
+    sendTogether()
+    if (toBegin) {
+      toBegin = false
+      hear(client.query('begin'))
     }
+    return client.query<T>(query as pg.QueryConfig)
   }
-  const query: Connection['query'] = (text, values) => together(() => client.query(statement(text, values)))
-  const lent: Connection = { query, release: () => undefined }
+  const hear = (answer: Promise<unknown>) => {
+    unheard.push(answer)
+    answer.catch((error: unknown) => (failure ??= error))
+  }
+  const lent: Connection = {
+    query: (text, values) => send(statement(text, values)),
+    release: () => undefined,
+  }
+  const db = kysely(async () => lent)
   return {
-    db: kysely(async () => lent),
-    begin: () => void (toBegin = true),
+    db,
+    begin() {
+      toBegin = true
+      unheard = []
+      failure = undefined
+    },
+    write(change) {
+      const { sql, parameters } = change.compile(db)
+      hear(send(statement(sql, parameters)))
+    },
     async commit<R extends pg.QueryResultRow>(last: pg.QueryConfig[]) {
       if (toBegin && last.length === 0) {
         toBegin = false
         return []
       }
-      const { answers, end } = together(() => ({
-        answers: last.map((one) => client.query<R>(one)),
-        end: client.query('commit'),
-      }))
-      const [, ended, ...results] = await Promise.all([began, end, ...answers])
+      const answers = last.map((one) => send<R>(one))
+      const end = send('commit')
+      const [ended, results] = await Promise.all([end, Promise.all(answers), ...unheard])
       if (ended.command !== 'COMMIT') throw new Error('Postgres rolled the transaction back')
       return results
     },
     async rollback() {
-      if (!toBegin) await client.query('rollback')
+      if (!toBegin) await send('rollback')
       toBegin = false
+      return failure
     },
+  }
+}
+
+/** Holds back what is written to the connection until this turn of the event loop is over. */
+function corked(client: pg.PoolClient): () => void {
+  const { stream } = (client as unknown as { connection: { stream: Duplex } }).connection
+  let isCorked = false
+  const uncork = () => {
+    isCorked = false
+    stream.uncork()
+  }
+  return () => {
+    if (isCorked) return
+    isCorked = true
+    stream.cork()
+    process.nextTick(uncork)
   }
 }
 

@@ -1,13 +1,21 @@
 import { entryParts, SERVER_CHAIN, type AuditFact, type AuditHead } from '@tenon/core'
-import { sql } from 'kysely'
 import type pg from 'pg'
 import type { Context } from '../context.ts'
 import { isDeadlock } from './database.ts'
-import { isStalePlan, statement, transactionOn, type Db, type TransactionConnection } from './statements.ts'
+import {
+  isStalePlan,
+  statement,
+  transactionOn,
+  type Change,
+  type Db,
+  type TransactionConnection,
+} from './statements.ts'
 
 /** A change in the making: its statements, the audit entries and hints that belong to it. */
 export interface Tx {
   db: Db
+  /** A change whose answer nobody needs: it costs no round trip. Reads that follow see it. */
+  write(change: Change): void
   /** ISO time of this change; the same for everything in it. */
   at: string
   /** Written in the same transaction, last, so that the head of a chain is locked for as short as can be. */
@@ -52,8 +60,9 @@ async function attemptOnce<T>(context: Context, work: (tx: Tx) => Promise<T>): P
     const { committed, topics } = await runOn(connection, at, work)
     if (topics.size > 0) context.hub.nudge(topics)
     return committed
-  } catch (error) {
-    await connection.rollback().catch((cause: Error) => (broken = cause))
+  } catch (thrown) {
+    const cause = await connection.rollback().catch((reason: Error) => void (broken = reason))
+    const error = cause ?? thrown
     if (isStalePlan(error)) broken = error as Error
     throw error
   } finally {
@@ -68,6 +77,7 @@ async function runOn<T>(connection: TransactionConnection, at: string, work: (tx
   connection.begin()
   const value = await work({
     db: connection.db,
+    write: (change) => connection.write(change),
     at,
     audit: (chain, fact) => facts.push({ chain, fact }),
     nudge: (...names) => names.forEach((name) => topics.add(name)),
@@ -85,7 +95,7 @@ type Fact = { chain: string; fact: AuditFact }
 function auditStatements(at: string, facts: Fact[]): pg.QueryConfig[] {
   const rows = facts.map(({ chain, fact }) => ({ chain, ...entryParts(chain, fact, at) }))
   const own = rows.filter((row) => row.chain === SERVER_CHAIN)
-  const installs = rows.filter((row) => row.chain !== SERVER_CHAIN)
+  const installs = rows.filter((row) => row.chain !== SERVER_CHAIN).toSorted(byChain)
   return [
     ...(own.length > 0 ? [statement(INSERT_PENDING, [column(own, 'before'), column(own, 'after')])] : []),
     ...(installs.length > 0
@@ -103,25 +113,13 @@ function auditStatements(at: string, facts: Fact[]): pg.QueryConfig[] {
 const INSERT_PENDING = `insert into audit_pending (before, after)
   select before, after from unnest($1::text[], $2::text[]) with ordinality as f(before, after, n) order by n`
 
-// Chains in one order everywhere, so that two changes over the same ones cannot wait for each other in a circle.
-const APPEND_ENTRIES = `select c.chain, h.seq, h.hash
-  from (
-    select chain, array_agg(before order by n) as before, array_agg(after order by n) as after
-    from unnest($1::text[], $2::text[], $3::text[]) with ordinality as f(chain, before, after, n)
-    group by chain order by chain
-  ) as c cross join lateral audit_append(c.chain, c.before, c.after) as h`
+const APPEND_ENTRIES = 'select * from audit_append($1::text[], $2::text[], $3::text[])'
+
+/** In one order everywhere, so that two changes over the same chains cannot wait for each other in a circle. */
+function byChain(a: { chain: string }, b: { chain: string }): number {
+  return a.chain < b.chain ? -1 : a.chain > b.chain ? 1 : 0
+}
 
 function column<K extends string>(rows: Record<K, string>[], name: K): string[] {
   return rows.map((row) => row[name])
-}
-
-/** For the one writer of the server's own chain, inside its own transaction. */
-export async function appendEntries(
-  db: Db,
-  chain: string,
-  parts: { before: string; after: string }[],
-): Promise<void> {
-  const before = parts.map((p) => p.before)
-  const after = parts.map((p) => p.after)
-  await sql`select * from audit_append(${chain}, ${before}::text[], ${after}::text[])`.execute(db)
 }

@@ -5,7 +5,10 @@ import type { Db } from './database.ts'
 import type { Database, JobTable } from './schema.ts'
 
 type Row<T extends keyof Database> = Selectable<Database[T]>
-type JobRow = Omit<Selectable<JobTable>, 'manifest' | 'manifest_key_id' | 'manifest_signature'>
+type JobRow = Omit<
+  Selectable<JobTable>,
+  'manifest' | 'manifest_issued_at' | 'manifest_key_id' | 'manifest_signature'
+>
 
 export const JOB_COLUMNS = [
   'id',

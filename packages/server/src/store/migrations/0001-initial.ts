@@ -177,6 +177,7 @@ create table job (
   step_id text references step,
   build_id text references build,
   manifest text not null,
+  manifest_issued_at timestamptz not null,
   manifest_key_id text not null,
   manifest_signature text not null,
   manifest_digest text not null,
@@ -196,9 +197,10 @@ create table job (
   finished_at timestamptz
 );
 create index job_queue on job (pool, id) where status = 'queued';
+-- Few rows at any time: leases and cancels are looked for in here too, so that a renewed lease writes no index.
+-- What people wait for must not be looked for among thousands of others.
+create index job_queue_interactive on job (pool, id) where status = 'queued' and kind in ('action', 'logs', 'debug');
 create index job_held on job (agent_id) where status in ('assigned', 'running', 'lost');
-create index job_lease on job (lease_until) where status in ('assigned', 'running');
-create index job_cancel on job (cancel_requested_at) where status in ('assigned', 'running') and cancel_requested_at is not null;
 create index job_of_run on job (run_id);
 
 create table deploy (
@@ -290,33 +292,42 @@ create table audit_pending (
   after text not null
 );
 
--- Seals entries under the lock of the chain's head, in one round trip; core's sealEntry makes the same bytes. Hashes one
--- after the other, then writes them all at once: an insert per entry costs more than its hash.
-create function audit_append(p_chain text, p_before text[], p_after text[])
-returns table (seq bigint, hash text) language plpgsql as $$
+-- Seals entries of any number of chains in one call, under the locks of the chains' heads; core's sealEntry makes the
+-- same bytes. Entries come with those of one chain side by side, chains in the order of their bytes.
+create function audit_append(p_chain text[], p_before text[], p_after text[])
+returns table (chain text, seq bigint, hash text) language plpgsql as $$
+#variable_conflict use_column
 declare
   head audit_head;
+  at integer := 1;
+  count integer := coalesce(array_length(p_chain, 1), 0);
   sealed text;
-  bodies text[] := '{}';
-  hashes text[] := '{}';
-  first bigint;
+  seqs bigint[];
+  bodies text[];
+  hashes text[];
+  ends integer[];
 begin
-  select * into head from audit_head h where h.chain = p_chain for update;
-  if not found then
-    insert into audit_head values (p_chain, 0, repeat('0', 64)) on conflict do nothing;
-    select * into head from audit_head h where h.chain = p_chain for update;
-  end if;
-  first := head.seq;
-  for i in 1 .. coalesce(array_length(p_before, 1), 0) loop
-    head.seq := head.seq + 1;
-    sealed := p_before[i] || '"prev":"' || head.hash || '","seq":' || head.seq || p_after[i];
-    head.hash := encode(sha256(convert_to(sealed, 'UTF8')), 'hex');
-    bodies[i] := sealed;
-    hashes[i] := head.hash;
+  for head in
+    select * from audit_head h where h.chain = any(p_chain) order by h.chain collate "C" for update
+  loop
+    while at <= count and p_chain[at] = head.chain loop
+      head.seq := head.seq + 1;
+      sealed := p_before[at] || '"prev":"' || head.hash || '","seq":' || head.seq || p_after[at];
+      head.hash := encode(sha256(convert_to(sealed, 'UTF8')), 'hex');
+      seqs[at] := head.seq;
+      bodies[at] := sealed;
+      hashes[at] := head.hash;
+      at := at + 1;
+    end loop;
+    ends := ends || (at - 1);
   end loop;
   insert into audit_entry (chain, seq, body, hash)
-    select p_chain, first + e.n, e.body, e.hash from unnest(bodies, hashes) with ordinality as e(body, hash, n);
-  update audit_head h set seq = head.seq, hash = head.hash where h.chain = p_chain;
-  return query select head.seq, head.hash;
+    select * from unnest(p_chain[:at - 1], seqs, bodies, hashes);
+  return query update audit_head h set seq = seqs[e], hash = hashes[e]
+    from unnest(ends) as e where h.chain = p_chain[e] returning h.chain, h.seq, h.hash;
+  if at > count then return; end if;
+  -- The next chain has no head yet: it is made, and the rest goes on from there.
+  insert into audit_head values (p_chain[at], 0, repeat('0', 64)) on conflict do nothing;
+  return query select * from audit_append(p_chain[at:], p_before[at:], p_after[at:]);
 end $$;
 `

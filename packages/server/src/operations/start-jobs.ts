@@ -1,0 +1,59 @@
+import type { AuditFact } from '@tenon/core'
+import { sql } from 'kysely'
+import type { Context } from '../context.ts'
+import { leaseFromNow } from '../store/leases.ts'
+import type { Tx } from '../store/transaction.ts'
+import { chainOf } from './audit-chains.ts'
+
+/** An agent's word that a job of its runs. */
+export interface Started {
+  agentId: string
+  jobId: string
+  fence: number
+  at: string
+  confinement: string
+}
+
+/** A word about a job that is another's by now, or that has ended, changes nothing. */
+export async function startJobs(context: Context, tx: Tx, started: readonly Started[]): Promise<void> {
+  if (started.length === 0) return
+  const column = <K extends keyof Started>(name: K) => started.map((s) => s[name])
+  const { rows } = await sql<StartedRow>`
+    with running as (
+      update job set status = 'running', started_at = s.at, confinement = s.confinement,
+        lease_until = ${leaseFromNow(context)}
+      from unnest(${column('jobId')}::text[], ${column('agentId')}::text[], ${column('fence')}::int[],
+        ${column('at')}::timestamptz[], ${column('confinement')}::text[]) as s(id, agent_id, fence, at, confinement)
+      where job.id = s.id and job.agent_id = s.agent_id and job.fence = s.fence and job.status in ('assigned', 'lost')
+      returning job.id, job.agent_id, job.fence, job.confinement, install_id, run_id, build_id, manifest_digest
+    ), building as (
+      update build set status = 'running' from running where build.id = running.build_id and build.status = 'queued'
+    )
+    select * from running order by id`.execute(tx.db)
+  for (const row of rows) {
+    tx.audit(chainOf(row.install_id), startedFact(row))
+    tx.nudge(`job:${row.id}`)
+    if (row.run_id) tx.nudge(`run:${row.run_id}`)
+  }
+}
+
+export function startedFact(job: Omit<StartedRow, 'install_id' | 'run_id'>): AuditFact {
+  return {
+    actor: { type: 'agent', id: job.agent_id },
+    action: 'job.started',
+    subject: { type: 'job', id: job.id },
+    outcome: 'ok',
+    manifestDigest: job.manifest_digest,
+    details: { fence: job.fence, confinement: job.confinement },
+  }
+}
+
+interface StartedRow {
+  id: string
+  agent_id: string
+  fence: number
+  confinement: string
+  install_id: string | null
+  run_id: string | null
+  manifest_digest: string
+}
