@@ -69,7 +69,7 @@ export function describeRuntimeContract(
         expect(await suite.harness.traces(jobId)).toEqual([])
       }
     })
-    afterAll(() => suite.harness.close())
+    afterAll(() => suite.harness.close(), 120_000)
 
     describeStartAndEnd(suite)
     describeLogs(suite)

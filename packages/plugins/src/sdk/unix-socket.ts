@@ -1,7 +1,17 @@
 import { request } from 'node:http'
+import { request as secureRequest } from 'node:https'
+
+/** A server over TLS whose certificate the caller knows; no other authority counts. */
+export interface SecureAddress {
+  host: string
+  port: number
+  ca: string
+}
 
 export interface SocketCall {
   socketPath: string
+  /** Instead of the socket. */
+  secure?: SecureAddress
   method: string
   path: string
   headers?: Record<string, string>
@@ -16,12 +26,13 @@ export interface SocketAnswer {
   text: string
 }
 
-/** One JSON exchange over a unix socket; rejects with the socket's own error, its `code` included. */
+/** One JSON exchange over a unix socket, or over TLS; rejects with the socket's own error, its `code` included. */
 export function callUnixSocket(call: SocketCall): Promise<SocketAnswer> {
   const payload = call.body === undefined ? undefined : Buffer.from(JSON.stringify(call.body))
   return new Promise((resolve, reject) => {
-    const outgoing = request({
-      socketPath: call.socketPath,
+    const send = call.secure ? secureRequest : request
+    const outgoing = send({
+      ...(call.secure ?? { socketPath: call.socketPath }),
       method: call.method,
       path: call.path,
       agent: false,

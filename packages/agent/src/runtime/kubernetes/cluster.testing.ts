@@ -25,19 +25,19 @@ export interface TestCluster {
 export function missingCluster(): string | undefined {
   if (!process.env['KUBECONFIG']) return process.env['TENON_KUBERNETES_ABSENT'] ?? 'KUBECONFIG is not set'
   if (!existsSync(process.env['KUBECONFIG'])) return `${process.env['KUBECONFIG']} is not there`
-  if (kubectlProgram() === undefined) return 'kubectl is not here; scripts/test-tools.mjs fetches it'
+  if (testTool('kubectl') === undefined) return 'kubectl is not here; scripts/test-tools.mjs fetches it'
   return undefined
 }
 
 /** A namespace of its own on the cluster of this run, gone with `close`. */
-export async function openCluster(name: string, imageArguments?: string[]): Promise<TestCluster> {
+export async function openCluster(name: string, imageArguments = ['--bare']): Promise<TestCluster> {
   const kubeconfig = process.env['KUBECONFIG'] ?? ''
   const dir = await mkdtemp(path.join(tmpdir(), `tenon-${name}-`))
   const namespace = path
     .basename(dir)
     .toLowerCase()
     .replaceAll(/[^a-z0-9-]/g, 'x')
-  const program = kubectlProgram() ?? 'kubectl'
+  const program = testTool('kubectl') ?? 'kubectl'
   const kubectl = async (...args: string[]) => {
     const { stdout } = await run(program, ['--kubeconfig', kubeconfig, ...args], { maxBuffer: 16 << 20 })
     return stdout
@@ -52,7 +52,7 @@ export async function openCluster(name: string, imageArguments?: string[]): Prom
     kubectl,
     async close() {
       const left = () => kubectl('-n', namespace, 'get', 'jobs,pods', '-o', 'name')
-      await vi.waitFor(async () => expect(await left()).toBe(''), { timeout: 30_000, interval: 500 })
+      await vi.waitFor(async () => expect(await left()).toBe(''), { timeout: 90_000, interval: 500 })
       await kubectl('delete', 'namespace', namespace, '--wait=false')
       await rm(dir, { recursive: true, force: true, maxRetries: 5 })
     },
@@ -89,22 +89,23 @@ export async function leftOf({ kubectl, namespace }: TestCluster, prefix: string
 }
 
 /** Into the nodes by the tools' own way; on another cluster, the image that TENON_TEST_JOB_IMAGE names is there already. */
-async function loadImage(dir: string, args?: string[]): Promise<string> {
+export async function loadImage(dir: string, args: string[]): Promise<string> {
   const given = process.env['TENON_TEST_JOB_IMAGE']
   if (given) return given
-  const { file, digest } = await buildTestImage(dir, args)
+  const { file, digest, reference } = await buildTestImage(dir, args)
   const load = process.env['TENON_KUBERNETES_LOAD']
   const cluster = path.dirname(process.env['KUBECONFIG'] ?? '')
   if (!load)
     throw new Error('TENON_KUBERNETES_LOAD or TENON_TEST_JOB_IMAGE must say how jobs get their image.')
   await run(load, [cluster, file])
-  return `localhost/tenon/job@${digest}`
+  return `${reference.replace(/:[^:/]*$/, '')}@${digest}`
 }
 
-export function kubectlProgram(): string | undefined {
+/** One of the tools that `scripts/test-tools.mjs` fetches. */
+export function testTool(name: string): string | undefined {
   const tools =
     process.env['TENON_TEST_TOOLS'] ?? path.join(process.env['HOME'] ?? '', '.cache/tenon-tools/bin')
-  return [path.join(tools, 'kubectl'), '/usr/local/bin/kubectl', '/usr/bin/kubectl'].find((file) =>
+  return [path.join(tools, name), `/usr/local/bin/${name}`, `/usr/bin/${name}`].find((file) =>
     existsSync(file),
   )
 }

@@ -30,96 +30,106 @@ export function collectLog(api: KubeApi, file: string, pod: string, log: Logger)
   const closed = new AbortController()
   let speak: (word: string) => void = () => undefined
   const first = new Promise<string>((resolve) => (speak = resolve))
-  let isFinishing = false
-  let current: PodExec | undefined
-  let done = false
-
-  async function once(handle: FileHandle, script: string): Promise<boolean> {
-    let { size: position } = await handle.stat()
-    const command = ['/bin/sh', '-c', script, 'tenon-log', String(position)]
-    const target = { pod, container: CONTAINER.keeper, command, signal: closed.signal }
-    const exec = await api.exec({ ...target, stdin: script === FOLLOW })
-    current = exec
-    const asking = script === FOLLOW ? createAsking(exec, () => isFinishing) : undefined
-    try {
-      let said = ''
-      for await (const { stream, bytes } of exec.output) {
-        if (stream === 'stderr') {
-          said += Buffer.from(bytes).toString('utf8')
-          if (said.includes('\n')) speak(said.slice(0, said.indexOf('\n')))
-          continue
-        }
-        await handle.write(bytes, 0, bytes.byteLength, position)
-        position += bytes.byteLength
-        asking?.grew()
-      }
-      return (await exec.exitCode) === 0
-    } finally {
-      asking?.close()
-      current = undefined
-    }
+  const state: State = {
+    api,
+    pod,
+    speak,
+    signal: closed.signal,
+    isFinishing: false,
+    isDone: false,
+    current: undefined,
   }
-
-  async function follow(): Promise<void> {
-    const handle = await open(file, 'r+')
-    try {
-      while (!closed.signal.aborted && !done) {
-        try {
-          done = (await once(handle, FOLLOW)) && isFinishing
-        } catch (error) {
-          if (closed.signal.aborted) return
-          log.debug({ err: error, pod }, 'the log of a job cannot be read now')
-          await pause(AGAIN_MILLISECONDS, closed.signal)
-        }
-      }
-    } finally {
-      await handle.close()
-    }
-  }
-
-  async function rest(isSilent: () => boolean): Promise<boolean> {
-    current?.close()
-    const handle = await open(file, 'r+')
-    const patience = AbortSignal.any([closed.signal, AbortSignal.timeout(LAST_TRIES_MILLISECONDS)])
-    try {
-      while (!patience.aborted) {
-        const isRead = await once(handle, REST).catch(() => false)
-        if (isRead) return true
-        if (isSilent()) return false
-        await pause(AGAIN_MILLISECONDS, patience)
-      }
-      return false
-    } finally {
-      await handle.close()
-    }
-  }
-
-  const following = follow().catch((error: unknown) => {
+  const following = withFile(file, (handle) => follow(state, handle, log)).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
       log.warn({ err: error, pod }, 'a log cannot be kept')
   })
   return {
     first,
     async finish(wrapperSpoke, isSilent) {
-      if (!wrapperSpoke) {
-        done = true
-        return rest(isSilent)
-      }
-      isFinishing = true
-      current?.write(Buffer.from('end\n'))
       const patience = AbortSignal.any([closed.signal, AbortSignal.timeout(LAST_TRIES_MILLISECONDS)])
-      const watch = new AbortController()
-      const hopeless = (async () => {
-        do await pause(AGAIN_MILLISECONDS, AbortSignal.any([patience, watch.signal]))
-        while (!patience.aborted && !watch.signal.aborted && !(isSilent() && current === undefined))
-      })()
-      await Promise.race([following, hopeless])
-      watch.abort()
-      return done
+      if (!wrapperSpoke) {
+        state.isDone = true
+        state.current?.close()
+        return withFile(file, (handle) => readRest(state, handle, patience, isSilent))
+      }
+      state.isFinishing = true
+      state.current?.write(Buffer.from('end\n'))
+      const over = new AbortController()
+      const either = AbortSignal.any([patience, over.signal])
+      await Promise.race([following, untilHopeless(state, either, isSilent)])
+      over.abort()
+      return state.isDone
     },
-    close() {
-      closed.abort()
-    },
+    close: () => closed.abort(),
+  }
+}
+
+async function follow(state: State, handle: FileHandle, log: Logger): Promise<void> {
+  const { signal, pod } = state
+  while (!signal.aborted && !state.isDone) {
+    try {
+      state.isDone = (await readOnce(state, handle, FOLLOW)) && state.isFinishing
+    } catch (error) {
+      if (signal.aborted) return
+      log.debug({ err: error, pod }, 'the log of a job cannot be read now')
+      await pause(AGAIN_MILLISECONDS, signal)
+    }
+  }
+}
+
+async function readRest(
+  state: State,
+  handle: FileHandle,
+  patience: AbortSignal,
+  isSilent: () => boolean,
+): Promise<boolean> {
+  while (!patience.aborted) {
+    const isRead = await readOnce(state, handle, REST).catch(() => false)
+    if (isRead) return true
+    if (isSilent()) return false
+    await pause(AGAIN_MILLISECONDS, patience)
+  }
+  return false
+}
+
+async function untilHopeless(state: State, signal: AbortSignal, isSilent: () => boolean): Promise<void> {
+  do await pause(AGAIN_MILLISECONDS, signal)
+  while (!signal.aborted && !(isSilent() && state.current === undefined))
+}
+
+/** One connection to the pod, as long as it holds. True when the pod's side ended it well. */
+async function readOnce(state: State, handle: FileHandle, script: string): Promise<boolean> {
+  const { api, pod, signal, speak } = state
+  let { size: position } = await handle.stat()
+  const command = ['/bin/sh', '-c', script, 'tenon-log', String(position)]
+  const exec = await api.exec({ pod, container: CONTAINER.keeper, command, signal, stdin: script === FOLLOW })
+  state.current = exec
+  const asking = script === FOLLOW ? createAsking(exec, () => state.isFinishing) : undefined
+  try {
+    let said = ''
+    for await (const { stream, bytes } of exec.output) {
+      if (stream === 'stderr') {
+        said += Buffer.from(bytes).toString('utf8')
+        if (said.includes('\n')) speak(said.slice(0, said.indexOf('\n')))
+        continue
+      }
+      await handle.write(bytes, 0, bytes.byteLength, position)
+      position += bytes.byteLength
+      asking?.grew()
+    }
+    return (await exec.exitCode) === 0
+  } finally {
+    asking?.close()
+    state.current = undefined
+  }
+}
+
+async function withFile<T>(file: string, use: (handle: FileHandle) => Promise<T>): Promise<T> {
+  const handle = await open(file, 'r+')
+  try {
+    return await use(handle)
+  } finally {
+    await handle.close()
   }
 }
 
@@ -141,4 +151,14 @@ function createAsking(exec: PodExec, isLast: () => boolean): { grew(): void; clo
     },
     close: () => clearTimeout(timer),
   }
+}
+
+interface State {
+  api: KubeApi
+  pod: string
+  signal: AbortSignal
+  speak(word: string): void
+  isFinishing: boolean
+  isDone: boolean
+  current: PodExec | undefined
 }

@@ -26,7 +26,8 @@ export async function execInJob(
       container: CONTAINER.job,
       command: ['/bin/sh', '-c', ENTER, 'tenon-exec', ...command],
       tty,
-      stdin: stdin !== undefined,
+      // Where a terminal has no keyboard the kubelet shows nothing of it.
+      stdin: stdin !== undefined || tty,
       signal,
     })
     .catch((error: unknown) => {

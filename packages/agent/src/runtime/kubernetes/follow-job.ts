@@ -149,7 +149,7 @@ async function lookForPod(follower: Follower, record: JobRecord): Promise<JobExi
   if (record.podUid === undefined && patience.seconds < QUICK_SECONDS) return undefined
   const job = await context.api.getJob(name)
   if (record.podUid !== undefined || job === undefined) {
-    const exit = endOfMissingPod(view.last, await readStop(folder))
+    const exit = endOfMissingPod(view.last, job !== undefined, await readStop(folder))
     await writeExit(folder, { ...exit, message: `${exit.message} ${LOST_LOG}` })
     await release(context, name)
     return readExit(folder)

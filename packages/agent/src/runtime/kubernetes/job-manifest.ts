@@ -60,53 +60,39 @@ export function buildJob(parts: JobParts): JobObject {
   }
 }
 
-/** Pure: the job's files, in the order of their names in the spec. It goes with the Job if nobody deletes it before. */
-export function buildFilesSecret(owner: Owner, files: Record<string, string>): SecretObject {
+/** Pure: the job's files, in the order of their names in the spec. */
+export function buildFilesSecret(name: string, labels: Labels, files: Record<string, string>): SecretObject {
   const contents = Object.values(files).map((text, index) => [String(index), base64(text)] as const)
-  return secret(owner, owner.name, 'Opaque', Object.fromEntries(contents))
+  return secret(name, labels, 'Opaque', Object.fromEntries(contents))
 }
 
 /** Pure: a login of the registry that the job's image comes from, for the kubelet. */
 export function buildPullSecret(
-  owner: Owner,
+  job: string,
+  labels: Labels,
   host: string,
   login: { username: string; password: string },
 ): SecretObject {
   const auth = base64(`${login.username}:${login.password}`)
   const config = JSON.stringify({ auths: { [host]: { ...login, auth } } })
   const data = { '.dockerconfigjson': base64(config) }
-  return secret(owner, pullSecretName(owner.name), 'kubernetes.io/dockerconfigjson', data)
+  return secret(pullSecretName(job), labels, 'kubernetes.io/dockerconfigjson', data)
 }
 
 export function pullSecretName(job: string): string {
   return `${job}-pull`
 }
 
-function secret(owner: Owner, name: string, type: string, data: Record<string, string>): SecretObject {
-  return {
-    apiVersion: 'v1',
-    kind: 'Secret',
-    type,
-    // The kubelet keeps what cannot change: it does not miss the Secret of a running job that was deleted.
-    immutable: true,
-    metadata: {
-      name,
-      labels: owner.labels,
-      ownerReferences: [{ apiVersion: 'batch/v1', kind: 'Job', name: owner.name, uid: owner.uid }],
-    },
-    data,
-  }
+/** The kubelet keeps what cannot change: it does not miss the Secret of a running job that was deleted. */
+function secret(name: string, labels: Labels, type: string, data: Record<string, string>): SecretObject {
+  return { apiVersion: 'v1', kind: 'Secret', type, immutable: true, metadata: { name, labels }, data }
 }
 
 function base64(text: string): string {
   return Buffer.from(text).toString('base64')
 }
 
-export interface Owner {
-  name: string
-  uid: string
-  labels: Record<string, string>
-}
+type Labels = Record<string, string>
 
 export interface JobObject {
   apiVersion: 'batch/v1'
@@ -129,10 +115,6 @@ export interface SecretObject {
   kind: 'Secret'
   type: string
   immutable: true
-  metadata: {
-    name: string
-    labels: Record<string, string>
-    ownerReferences: { apiVersion: string; kind: string; name: string; uid: string }[]
-  }
+  metadata: { name: string; labels: Labels }
   data: Record<string, string>
 }

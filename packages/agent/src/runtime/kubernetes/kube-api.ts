@@ -46,7 +46,7 @@ const jobSchema = z.object({ metadata: metadataSchema })
 export type KubeJob = z.infer<typeof jobSchema>
 
 const eventSchema = z.object({
-  type: z.string().optional(),
+  count: z.number().optional(),
   reason: z.string().optional(),
   message: z.string().optional(),
 })

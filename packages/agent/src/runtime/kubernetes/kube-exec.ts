@@ -89,7 +89,7 @@ async function openSocket(access: KubeAccess, target: ExecTarget): Promise<WebSo
   if (stdin) query.set('stdin', 'true')
   if (tty) query.set('tty', 'true')
   for (const word of command) query.append('command', word)
-  const url = `${access.server.replace(/^http/, 'ws')}/api/v1/namespaces/${namespace}/pods/${pod}/exec?${query}`
+  const url = `${access.server.replace(/^http/, 'ws')}/api/v1/namespaces/${namespace}/pods/${pod}/exec?${query.toString()}`
   const token = await access.token()
   const headers = token === undefined ? {} : { authorization: `Bearer ${token}` }
   const socket = new WebSocket(url, PROTOCOLS, {

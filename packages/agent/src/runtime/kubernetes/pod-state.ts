@@ -15,13 +15,12 @@ const IMAGE_REASONS = new Set([
 const CREATE_REASONS = new Set(['CreateContainerConfigError', 'CreateContainerError', 'RunContainerError'])
 const NEVER_RAN = new Set(['StartError', 'ContainerCannotRun'])
 const LOST_NODE = new Set(['DeletionByTaintManager', 'DeletionByPodGC'])
-/** Words of the cluster that explain a pod that does not come up, each with the seconds in which it may still heal. */
-const START_EVENTS: Record<string, number> = {
-  FailedCreate: 0,
-  FailedMount: 10,
-  FailedAttachVolume: 60,
-  FailedCreatePodSandBox: 20,
-  FailedScheduling: 60,
+/** Words of the cluster that explain a pod that does not come up, and how often and long each may come before it counts. */
+const START_EVENTS: Record<string, { seconds: number; count: number }> = {
+  FailedCreate: { seconds: 0, count: 1 },
+  FailedMount: { seconds: 10, count: 4 },
+  FailedAttachVolume: { seconds: 60, count: 4 },
+  FailedCreatePodSandBox: { seconds: 20, count: 4 },
 }
 
 type Container = Pod['status']['containerStatuses'][number]
@@ -55,15 +54,19 @@ export function startFailure(
   if (scheduled?.reason === 'Unschedulable' && patience.seconds > patience.scheduleSeconds) {
     return failed('start', `No node takes the job: ${scheduled.message ?? 'it is unschedulable'}`)
   }
-  const told = events.findLast(({ reason }) => {
-    const seconds = START_EVENTS[reason ?? '']
-    return seconds !== undefined && patience.seconds > seconds
-  })
+  // What stood in the way of a pod that runs is in its way no more.
+  const isUp = pod?.status.containerStatuses.some(({ state }) => state.running !== undefined) ?? false
+  const told = isUp ? undefined : events.findLast((event) => isFatal(event, patience))
   if (told !== undefined) return failed('start', `${told.reason}: ${told.message ?? ''}`)
   if (patience.seconds <= patience.startSeconds) return undefined
   const last = events.at(-1)
   const doing = last === undefined ? 'nothing was heard of it' : `${last.reason}: ${last.message ?? ''}`
   return failed('start', `The job did not come up within ${patience.startSeconds} seconds: ${doing}`)
+}
+
+function isFatal({ reason, count = 1 }: KubeEvent, { seconds }: StartPatience): boolean {
+  const rule = START_EVENTS[reason ?? '']
+  return rule !== undefined && seconds > rule.seconds && count >= rule.count
 }
 
 /** Pure: how the job of this pod ended, or undefined while it runs or is not up yet. */
@@ -92,16 +95,17 @@ export function endOfPod(pod: Pod, stopReason: 'canceled' | 'timeout' | undefine
   return exitReason({ code: ended.exitCode, cause, oomKills, overMemory: false, stopReason })
 }
 
-/** Pure: how a job ended whose pod is not there any more. */
+/** Pure: how a job ended whose pod is not there any more. Where its Job still stands, only the pod was taken away. */
 export function endOfMissingPod(
   last: Pod | undefined,
+  hasJob: boolean,
   stopReason: 'canceled' | 'timeout' | undefined,
 ): JobExit {
   if (stopReason !== undefined) return exitReason({ ...NOBODY_SAW, stopReason })
   const given = last && givenUp(last)
   if (given !== undefined) return given
-  if (last?.metadata.deletionTimestamp !== undefined) {
-    const message = `The pod of the job was deleted on ${last.spec.nodeName ?? 'its node'}, and nothing tells how far it came.`
+  if (hasJob || last?.metadata.deletionTimestamp !== undefined) {
+    const message = `The pod of the job was deleted on ${last?.spec.nodeName ?? 'its node'}, and nothing tells how far it came.`
     return { reason: 'evicted', exitCode: null, message }
   }
   return exitReason(NOBODY_SAW)

@@ -34,6 +34,8 @@ function readList(reader: Reader, indent: number): unknown[] {
       line.text = rest
       line.indent = inner
       items.push(readMapping(reader, inner))
+    } else if (rest.startsWith('- ')) {
+      throw notUnderstood(line)
     } else {
       reader.at += 1
       items.push(readScalar(rest, line))

@@ -56,15 +56,15 @@ export async function createPod(
   const parts = { agentKey, image, workBytes, keepSeconds, hasPullSecret: login !== undefined }
   const job = buildJob({ ...parts, spec, command: options.command ?? JOB_PROGRAM })
   try {
-    const made = await api.createJob(job)
-    await writeRecord(folder, { ...record, jobUid: made.metadata.uid })
-    const owner = { name, uid: made.metadata.uid, labels: job.metadata.labels }
-    // After the Job, so that they go with it whatever happens to the agent now; a pod waits for them.
-    const pull = login && buildPullSecret(owner, splitReference(image).host, login)
+    // First the Secrets, so that no pod waits for them; by their names `remove` finds them, Job or not.
+    const { labels } = job.metadata
+    const pull = login && buildPullSecret(name, labels, splitReference(image).host, login)
     await Promise.all([
-      api.createSecret(buildFilesSecret(owner, spec.files)),
+      api.createSecret(buildFilesSecret(name, labels, spec.files)),
       ...(pull === undefined ? [] : [api.createSecret(pull)]),
     ])
+    const made = await api.createJob(job)
+    await writeRecord(folder, { ...record, jobUid: made.metadata.uid })
   } catch (error) {
     if (!isKube(error, 'forbidden')) throw error
     throw new RuntimeError('start', `${error.message} The agent's role must let it make Jobs and Secrets.`, {
