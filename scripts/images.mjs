@@ -1,4 +1,4 @@
-// Builds the images that jobs run in, from this machine's own programs: see images/README.md.
+// Builds the images that jobs and agents run in, from this machine's own programs: see images/README.md.
 import { execFile } from 'node:child_process'
 import { access, constants, mkdir, open, readdir, readFile, realpath, rename } from 'node:fs/promises'
 import { delimiter, dirname, join, relative } from 'node:path'
@@ -11,18 +11,19 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const CERTIFICATES = '/etc/ssl/certs/ca-certificates.crt'
 
 /**
- * Writes `job.tar` into `outdir`. `dist` holds job.mjs. A bare image has BusyBox alone: enough to try a runtime with.
- * @param {{ dist?: string, outdir?: string, withTools?: boolean, isBare?: boolean }} [options]
+ * Writes `NAME.tar` into `outdir`, for a folder of `images`. `dist` holds the programs. A bare image has BusyBox alone: enough to try a runtime with.
+ * @param {{ name?: string, dist?: string, outdir?: string, withTools?: boolean, isBare?: boolean }} [options]
  * @returns {Promise<{ file: string, reference: string, digest: string, imageId: string }>}
  */
-async function buildJobImage(options = {}) {
+async function buildImage(options = {}) {
+  const { name = 'job' } = options
   const { dist = join(root, 'dist'), outdir = join(root, 'dist/images'), withTools = true, isBare } = options
-  const image = JSON.parse(await readFile(join(root, 'images/job/image.json'), 'utf8'))
+  const image = JSON.parse(await readFile(join(root, `images/${name}/image.json`), 'utf8'))
   const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
   const layers = [await baseLayer(image)]
   if (!isBare) layers.push(await nodeLayer(image))
   if (!isBare && withTools) layers.push(await toolsLayer(image.tools))
-  if (!isBare) layers.push(await programLayer(dist))
+  if (!isBare) layers.push(await programLayer(dist, image.programs))
   const config = {
     User: image.user,
     Env: image.env,
@@ -33,7 +34,7 @@ async function buildJobImage(options = {}) {
   const reference = `${image.name}:${version}`
   const filled = layers.filter((layer) => layer.size > 0)
   const { archive, digest, imageId } = packImage({ reference, config, layers: filled })
-  const file = await writeWhole(join(outdir, 'job.tar'), archive)
+  const file = await writeWhole(join(outdir, `${name}.tar`), archive)
   return { file, reference, digest, imageId }
 }
 
@@ -59,11 +60,15 @@ async function toolsLayer(names) {
   return layer
 }
 
-async function programLayer(dist) {
-  const data = await readFile(join(dist, 'job.mjs')).catch((cause) => {
-    throw new Error(`${join(dist, 'job.mjs')} is not there. Run npm run build first.`, { cause })
-  })
-  return new Map([['opt/tenon/job.mjs', { data }]])
+async function programLayer(dist, programs) {
+  const layer = new Map()
+  for (const program of programs) {
+    const data = await readFile(join(dist, program)).catch((cause) => {
+      throw new Error(`${join(dist, program)} is not there. Run npm run build first.`, { cause })
+    })
+    layer.set(`opt/tenon/${program}`, { data })
+  }
+  return layer
 }
 
 /** The program and what it is linked with, each at the place where its loader looks. */
@@ -141,6 +146,7 @@ function packageOf(name) {
 
 const { values } = parseArgs({
   options: {
+    image: { type: 'string' },
     dist: { type: 'string' },
     outdir: { type: 'string' },
     'no-tools': { type: 'boolean', default: false },
@@ -148,5 +154,11 @@ const { values } = parseArgs({
   },
 })
 const { dist, outdir } = values
-const built = await buildJobImage({ dist, outdir, withTools: !values['no-tools'], isBare: values.bare })
+const built = await buildImage({
+  name: values.image,
+  dist,
+  outdir,
+  withTools: !values['no-tools'],
+  isBare: values.bare,
+})
 console.log(JSON.stringify(built))

@@ -17,14 +17,19 @@ try {
 }
 console.log(`built: ${present.join(', ')}`)
 
+const { startCluster } = await import('./kubernetes-cluster.mjs')
+const cluster = await startCluster()
+const env = { ...process.env, ...cluster.env }
+// The cluster has processes of its own: a stopped run takes it down too.
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => undefined)
 process.exitCode = await run(
   join(root, 'node_modules', '.bin', 'vitest'),
   ['run', ...process.argv.slice(2)],
-  {
-    stdio: 'inherit',
-  },
+  { stdio: 'inherit', env },
 )
+await cluster.stop()
 const absent = await absentParts()
+if (env.TENON_KUBERNETES_ABSENT) absent.push(['Kubernetes', env.TENON_KUBERNETES_ABSENT])
 if (absent.length === 0) console.log('No real part is absent: nothing was skipped for one.')
 for (const [name, why] of absent) console.log(`skipped here: what needs ${name} (${why})`)
 

@@ -14,7 +14,9 @@ import { EventOutbox } from './event-outbox.ts'
 import { EXIT, exitCodeOf, type ExitCode } from './exit-codes.ts'
 import { lockFolder } from './folder-lock.ts'
 import { bootIdentity, loadOrMakeKey, saveIdentity, type Identity } from './identity.ts'
+import type { OwnCertificate } from './job-api/certificate.ts'
 import { serveJobApi } from './job-api/server.ts'
+import { prepareCertificate } from './job-api/tls.ts'
 import { chooseFolder, makePrivateFolder, prepareSocket } from './job-api/socket-folder.ts'
 import { createJobDesk } from './job-desk.ts'
 import { JobRunner } from './job-runner.ts'
@@ -106,10 +108,11 @@ class RunningAgent implements Agent {
     const secrets = await this.#openStore(identity)
     const { journal, state } = await this.#openJournal()
     const socket = await prepareSocket(config.dir, os.tmpdir(), runtime.jobGroup)
+    const secure = await this.#prepareSecureApi()
 
     let channel: Channel | undefined
     const send = (frame: AgentFrame) => channel?.send(frame) ?? false
-    const parts = this.#assemble(identity, journal, state, socket, send, () => channel)
+    const parts = this.#assemble(identity, journal, state, { socket, secure }, send, () => channel)
     const { runner, events, credentials } = parts
     this.#cleanups.push(
       () => runner.leave(),
@@ -135,6 +138,7 @@ class RunningAgent implements Agent {
     }
     const api = await serveJobApi({
       socket,
+      secure,
       jobGroup: runtime.jobGroup,
       authenticate: (token) => {
         const life = runner.authenticate(token)
@@ -165,7 +169,7 @@ class RunningAgent implements Agent {
     identity: Identity,
     journal: Journal<JournalEntry>,
     state: JournalState,
-    socket: string,
+    api: { socket: string; secure: SecureApi | undefined },
     send: (frame: AgentFrame) => boolean,
     channel: () => Channel | undefined,
   ) {
@@ -207,7 +211,9 @@ class RunningAgent implements Agent {
       spec: {
         node: process.execPath,
         programs: config.programs,
-        apiSocket: socket,
+        apiSocket: api.socket,
+        remoteApi: api.secure && { url: api.secure.url, ca: api.secure.certificate.cert },
+        serviceAccounts: config.kubernetes?.serviceAccounts,
         hostSocket: config.hostSocket,
         lentPaths: config.lentPaths,
         toolPaths: config.toolPaths,
@@ -222,6 +228,15 @@ class RunningAgent implements Agent {
       log: this.#log,
     })
     return { shipper, events, runner, credentials: new CredentialDesk(send) }
+  }
+
+  /** On a cluster jobs see no socket: they come over TLS, to an address and a certificate that stay. */
+  async #prepareSecureApi(): Promise<SecureApi | undefined> {
+    const { config, clock } = this.#options
+    if (config.kubernetes === undefined) return undefined
+    const { api } = config.kubernetes
+    const named = new URL(api.url).hostname.replaceAll(/^\[|\]$/g, '')
+    return { ...api, certificate: await prepareCertificate(config.dir, named, clock()) }
   }
 
   /** Beside the folder of the job API, not in it: jobs are let into that one. */
@@ -367,6 +382,13 @@ class RunningAgent implements Agent {
       await cleanup().catch((error: unknown) => this.#log.warn({ err: error }, 'a part did not end well'))
     }
   }
+}
+
+interface SecureApi {
+  url: string
+  host: string
+  port: number
+  certificate: OwnCertificate
 }
 
 async function readTokenFile(file: string): Promise<string> {

@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util'
 import type { Capacity } from '@tenon/core'
 import { z } from 'zod'
 import { AgentError } from './errors.ts'
+import { kubernetesConfig, kubernetesFields, type KubernetesConfig } from './config-kubernetes.ts'
 import type { ProxySettings } from './proxy.ts'
 import type { RegistrySettings } from './registry-access.ts'
 
@@ -13,9 +14,11 @@ export interface AgentConfig {
   dir: string
   /** Needed once, to enrol; the file is read only then. */
   joinToken: { value: string } | { file: string } | undefined
-  runtime: 'process' | 'docker' | 'fake'
+  runtime: 'process' | 'docker' | 'kubernetes' | 'fake'
   /** Set when the runtime is `docker`. */
   docker?: DockerSettings | undefined
+  /** Set when the runtime is `kubernetes`. */
+  kubernetes?: KubernetesConfig | undefined
   slots: number
   /** What jobs may use together; without it only `slots` bounds them. */
   capacity?: Omit<Capacity, 'slots'> | undefined
@@ -65,9 +68,10 @@ const settings = z.object({
   dir: z.string({ error: 'is needed: the folder of this agent' }).min(1),
   joinToken: optionalText,
   joinTokenFile: optionalText,
-  runtime: z.enum(['process', 'docker', 'fake']).default('process'),
+  runtime: z.enum(['process', 'docker', 'kubernetes', 'fake']).default('process'),
   jobImage: optionalText,
   workBytes: z.coerce.number().int().min(1_048_576).optional(),
+  ...kubernetesFields,
   slots: z.coerce.number().int().min(1).max(10_000).default(4),
   interactiveSlots: z.coerce.number().int().min(0).max(10_000).default(2),
   jobsMemoryBytes: z.coerce.number().int().min(67_108_864).optional(),
@@ -95,6 +99,14 @@ const SOURCES: Record<keyof z.infer<typeof settings>, { flag?: string; variable:
   runtime: { flag: 'runtime', variable: 'TENON_RUNTIME' },
   jobImage: { variable: 'TENON_JOB_IMAGE' },
   workBytes: { variable: 'TENON_WORK_BYTES' },
+  kubeconfig: { variable: 'KUBECONFIG' },
+  kubernetesNamespace: { variable: 'TENON_KUBERNETES_NAMESPACE' },
+  kubernetesAgentKey: { variable: 'TENON_KUBERNETES_AGENT_KEY' },
+  kubernetesScheduleSeconds: { variable: 'TENON_KUBERNETES_SCHEDULE_SECONDS' },
+  kubernetesKeepSeconds: { variable: 'TENON_KUBERNETES_KEEP_SECONDS' },
+  kubernetesServiceAccounts: { variable: 'TENON_KUBERNETES_SERVICE_ACCOUNTS' },
+  jobApiUrl: { variable: 'TENON_JOB_API_URL' },
+  jobApiListen: { variable: 'TENON_JOB_API_LISTEN' },
   slots: { flag: 'slots', variable: 'TENON_SLOTS' },
   interactiveSlots: { variable: 'TENON_INTERACTIVE_SLOTS' },
   jobsMemoryBytes: { variable: 'TENON_JOBS_MEMORY_BYTES' },
@@ -129,6 +141,8 @@ export function readConfig(argv: string[], env: Environment, programs: string): 
     joinToken: joinTokenOf(value.joinToken, value.joinTokenFile),
     runtime: value.runtime,
     docker: value.runtime === 'docker' ? dockerSettings(value, env) : undefined,
+    kubernetes:
+      value.runtime === 'kubernetes' ? kubernetesConfig(value, jobImageOf(value), env, bad) : undefined,
     slots: value.slots,
     capacity: givenCapacity(value),
     registry:
@@ -197,11 +211,16 @@ function collect(argv: string[], env: Environment): Record<string, string | unde
   return Object.fromEntries(given)
 }
 
-function dockerSettings({ jobImage, workBytes }: z.infer<typeof settings>, env: Environment): DockerSettings {
-  if (jobImage === undefined || !/(^|@)sha256:[0-9a-f]{64}$/.test(jobImage)) {
-    throw bad('TENON_JOB_IMAGE must name the image of jobs by digest (name@sha256:…) or id (sha256:…)')
-  }
-  return { socketPaths: dockerSockets(env), image: jobImage, workBytes }
+function dockerSettings(value: z.infer<typeof settings>, env: Environment): DockerSettings {
+  return { socketPaths: dockerSockets(env), image: jobImageOf(value), workBytes: value.workBytes }
+}
+
+function jobImageOf({ jobImage, runtime }: z.infer<typeof settings>): string {
+  // Only an engine on the same machine knows images by their id.
+  const pattern = runtime === 'docker' ? /(^|@)sha256:[0-9a-f]{64}$/ : /@sha256:[0-9a-f]{64}$/
+  if (jobImage !== undefined && pattern.test(jobImage)) return jobImage
+  const byId = runtime === 'docker' ? ' or id (sha256:…)' : ''
+  throw bad(`TENON_JOB_IMAGE must name the image of jobs by digest (name@sha256:…)${byId}`)
 }
 
 /** Docker's usual place, Podman's, and that of a Podman of this user. */

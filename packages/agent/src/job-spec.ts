@@ -2,6 +2,8 @@ import path from 'node:path'
 import type { JobKind, JobManifest } from '@tenon/core'
 import type { JobSpec } from './runtime/runtime.ts'
 
+/** In the job's folder, beside its token. */
+const CA_FILE = 'job-api.pem'
 const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
 export interface JobSpecSettings {
@@ -9,6 +11,10 @@ export interface JobSpecSettings {
   /** Folder with `job.mjs`, the program that a job runs. */
   programs: string
   apiSocket: string
+  /** Where jobs see no socket of the agent: its address and certificate. */
+  remoteApi?: { url: string; ca: string } | undefined
+  /** On `kubernetes`: the service account of each kind of job; a kind without one has no access to the cloud. */
+  serviceAccounts?: Readonly<Record<string, string>> | undefined
   hostSocket: string | undefined
   lentPaths: string[]
   toolPaths: string[]
@@ -29,40 +35,48 @@ export function cacheDirOf(agentDir: string, manifest: JobManifest): string | un
 
 /** Pure: everything a job gets. A job starts in its own folder, so its token's file is named from there. */
 export function buildJobSpec(manifest: JobManifest, token: string, settings: JobSpecSettings): JobSpec {
-  const { programs, apiSocket, hostSocket } = settings
-  const cacheDir = cacheDirOf(settings.agentDir, manifest)
-  const kubeconfig = kubeconfigOf(manifest, settings.jobKubeconfig)
+  const { remoteApi } = settings
+  const serviceAccount = settings.serviceAccounts?.[manifest.kind]
   return {
     jobId: manifest.jobId,
     fence: manifest.fence,
-    command: settings.isContainer ? [] : [settings.node, path.join(programs, 'job.mjs')],
+    command: settings.isContainer ? [] : [settings.node, path.join(settings.programs, 'job.mjs')],
     env: {
-      TENON_JOB_URL: `unix:${apiSocket}`,
+      TENON_JOB_URL: remoteApi?.url ?? `unix:${settings.apiSocket}`,
       TENON_JOB_TOKEN_FILE: 'token',
+      ...(remoteApi ? { TENON_JOB_CA_FILE: CA_FILE } : {}),
       PATH: [...settings.toolPaths, SYSTEM_PATH].join(path.delimiter),
       ...(isLentTo(manifest, settings) ? { TENON_LENT_PATHS: settings.lentPaths.join(path.delimiter) } : {}),
       ...(settings.isFake ? fakeBehaviour(manifest) : {}),
     },
-    files: { token },
-    // A socket can be connected to through a read-only mount; a job must not be able to put another in its place.
-    mounts: [
-      { path: path.dirname(apiSocket), writable: false },
-      ...(settings.isContainer ? [] : [{ path: programs, writable: false }]),
-      ...(hostSocket === undefined ? [] : [{ path: path.dirname(hostSocket), writable: false }]),
-      ...settings.toolPaths.map((tools) => ({ path: tools, writable: false })),
-      ...(kubeconfig === undefined ? [] : [{ path: kubeconfig, writable: false }]),
-      ...(cacheDir === undefined ? [] : [{ path: cacheDir, writable: true }]),
-      ...(manifest.kind === 'sandbox' || isLentTo(manifest, settings)
-        ? settings.lentPaths.map((lent) => ({ path: lent, writable: manifest.kind === 'sandbox' }))
-        : []),
-    ],
+    files: { token, ...(remoteApi ? { [CA_FILE]: remoteApi.ca } : {}) },
+    ...(serviceAccount === undefined ? {} : { serviceAccount }),
+    mounts: remoteApi ? [] : mountsOf(manifest, settings),
     network: 'egress',
     ...(manifest.kind === 'build' ? { mayNestUsers: true } : {}),
     limits: { ...manifest.limits },
   }
 }
 
-/** A build reads what the vendor lent to its build agent: credentials of registries, where providers come from. */
+/** A socket can be connected to through a read-only mount; a job must not be able to put another in its place. */
+function mountsOf(manifest: JobManifest, settings: JobSpecSettings): JobSpec['mounts'] {
+  const { programs, apiSocket, hostSocket, lentPaths, toolPaths } = settings
+  const cacheDir = cacheDirOf(settings.agentDir, manifest)
+  const kubeconfig = kubeconfigOf(manifest, settings.jobKubeconfig)
+  const isSandbox = manifest.kind === 'sandbox'
+  return [
+    { path: path.dirname(apiSocket), writable: false },
+    ...(settings.isContainer ? [] : [{ path: programs, writable: false }]),
+    ...(hostSocket === undefined ? [] : [{ path: path.dirname(hostSocket), writable: false }]),
+    ...toolPaths.map((tools) => ({ path: tools, writable: false })),
+    ...(kubeconfig === undefined ? [] : [{ path: kubeconfig, writable: false }]),
+    ...(cacheDir === undefined ? [] : [{ path: cacheDir, writable: true }]),
+    ...(isSandbox || isLentTo(manifest, settings)
+      ? lentPaths.map((lent) => ({ path: lent, writable: isSandbox }))
+      : []),
+  ]
+}
+
 const CHANGES_COMPONENTS: ReadonlySet<JobKind> = new Set<JobKind>(['plan', 'deploy', 'destroy', 'action'])
 
 /** Access to a cluster goes to the jobs that plan and change components, and to no others. */
@@ -70,6 +84,7 @@ export function kubeconfigOf(manifest: JobManifest, kubeconfig: string | undefin
   return CHANGES_COMPONENTS.has(manifest.kind) ? kubeconfig : undefined
 }
 
+/** A build reads what the vendor lent to its build agent: credentials of registries, where providers come from. */
 function isLentTo(manifest: JobManifest, settings: JobSpecSettings): boolean {
   return manifest.kind === 'build' && settings.lentPaths.length > 0
 }

@@ -9,6 +9,8 @@ export const JOB_END_REASONS = [
   'start', // it could not be started
   'image', // its image or plugin could not be had
   'refused', // the agent refused its manifest
+  'evicted', // its node or cluster gave it up: pressure, drain, preemption, or somebody deleted its pod
+  'node-lost', // its node does not answer any more
   'gone', // its container vanished without a trace of its end
   'forced', // a person declared the end of a lost job
 ] as const

@@ -1,8 +1,11 @@
 import { chmod, chown, rm } from 'node:fs/promises'
 import http, { type IncomingMessage, type ServerResponse } from 'node:http'
+import https from 'node:https'
+import type { AddressInfo } from 'node:net'
 import type { Logger } from 'pino'
 import { AgentError } from '../errors.ts'
 import { answer, answerError, JobApiError } from './answer.ts'
+import type { OwnCertificate } from './certificate.ts'
 import type { JobDesk } from './route.ts'
 import { callRoute } from './routes.ts'
 import { tokenOf } from './token.ts'
@@ -14,38 +17,61 @@ export interface JobApiOptions {
   jobGroup?: number | undefined
   /** The desk of the job this token belongs to, as long as it runs. */
   authenticate: (token: string) => JobDesk | undefined
+  /** For jobs that see no socket of the agent. */
+  secure?: { host: string; port: number; certificate: OwnCertificate } | undefined
   log: Logger
 }
 
 export interface JobApi {
+  /** Of the TLS listener, where there is one. */
+  securePort: number | undefined
   close(): Promise<void>
 }
 
 /** The agent's local endpoint for jobs. */
 export async function serveJobApi(options: JobApiOptions): Promise<JobApi> {
-  const server = http.createServer(
-    { requestTimeout: 60_000, headersTimeout: 10_000 },
-    (request, response) => {
-      handle(options, request, response).catch((error: unknown) => {
-        options.log.error({ err: error }, 'a call of a job could not be answered')
-        response.destroy()
-      })
-    },
-  )
-  server.on('clientError', (_error, socket) => socket.destroy())
-  await rm(options.socket, { force: true })
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(options.socket, resolve)
-  })
-  if (options.jobGroup !== undefined) await openToGroup(options.socket, options.jobGroup)
-  return {
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
+  const { socket, secure } = options
+  const times = { requestTimeout: 60_000, headersTimeout: 10_000 }
+  const answer = (request: IncomingMessage, response: ServerResponse) => {
+    handle(options, request, response).catch((error: unknown) => {
+      options.log.error({ err: error }, 'a call of a job could not be answered')
+      response.destroy()
+    })
   }
+  await rm(socket, { force: true })
+  const local = http.createServer(times, answer)
+  await listen(local, () => local.listen(socket))
+  if (options.jobGroup !== undefined) await openToGroup(socket, options.jobGroup)
+  if (secure === undefined) return { securePort: undefined, close: () => close([local]) }
+  const remote = https.createServer({ ...times, ...secure.certificate, minVersion: 'TLSv1.3' }, answer)
+  try {
+    await listen(remote, () => remote.listen(secure.port, secure.host))
+  } catch (error) {
+    await close([local])
+    throw error
+  }
+  return { securePort: (remote.address() as AddressInfo).port, close: () => close([local, remote]) }
+}
+
+function listen(server: http.Server | https.Server, open: () => void): Promise<void> {
+  server.on('clientError', (_error, socket) => socket.destroy())
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.once('listening', resolve)
+    open()
+  })
+}
+
+async function close(servers: (http.Server | https.Server)[]): Promise<void> {
+  await Promise.all(
+    servers.map(
+      (server) =>
+        new Promise<void>((resolve) => {
+          server.close(() => resolve())
+          server.closeAllConnections()
+        }),
+    ),
+  )
 }
 
 async function openToGroup(socket: string, group: number): Promise<void> {

@@ -6,29 +6,35 @@ import { pullBearer } from '../registry-access.ts'
 import { createDockerRuntime } from './docker/docker-runtime.ts'
 import type { DockerRuntimeOptions } from './docker/docker-runtime.ts'
 import { splitReference } from './docker/pull-image.ts'
-import type { RegistryAuth } from './docker/pull-image.ts'
 import { createFakeRuntime } from './fake.ts'
+import { createKubernetesRuntime } from './kubernetes/kubernetes-runtime.ts'
+import type { KubernetesRuntimeOptions } from './kubernetes/kubernetes-runtime.ts'
 import { createProcessRuntime } from './process/process-runtime.ts'
 import type { Runtime } from './runtime.ts'
 
 export type EngineChoice = Omit<DockerRuntimeOptions, 'dir' | 'log' | 'agentKey'>
+export type ClusterChoice = Omit<KubernetesRuntimeOptions, 'dir' | 'log' | 'agentKey'> & {
+  agentKey?: string | undefined
+}
+type Choice = 'process' | 'fake' | EngineChoice | ClusterChoice
 
 /** The runtime of an agent's folder, where its jobs live on when the agent does not. */
-export function createRuntime(
-  choice: 'process' | 'fake' | EngineChoice,
-  agentDir: string,
-  log: Logger,
-): Runtime {
+export function createRuntime(choice: Choice, agentDir: string, log: Logger): Runtime {
   const dir = path.join(agentDir, 'jobs')
   if (choice === 'fake') return createFakeRuntime({ dir })
   if (choice === 'process') return createProcessRuntime({ dir, log })
   const agentKey = sha256(Buffer.from(path.resolve(agentDir))).slice(0, 16)
+  if ('namespace' in choice) {
+    return createKubernetesRuntime({ ...choice, dir, log, agentKey: choice.agentKey ?? agentKey })
+  }
   return createDockerRuntime({ ...choice, dir, log, agentKey })
 }
 
-export function chooseRuntime(config: AgentConfig): 'process' | 'fake' | EngineChoice {
-  const { docker, runtime } = config
+export function chooseRuntime(config: AgentConfig): Choice {
+  const { docker, kubernetes, runtime } = config
   if (docker !== undefined) return { ...docker, registryAuth: (image) => registryLogin(config, image) }
+  if (kubernetes !== undefined)
+    return { ...kubernetes, registryAuth: (image) => registryLogin(config, image) }
   return runtime === 'fake' ? 'fake' : 'process'
 }
 
@@ -36,7 +42,7 @@ export function chooseRuntime(config: AgentConfig): 'process' | 'fake' | EngineC
 async function registryLogin(
   { registry, proxy }: AgentConfig,
   image: string,
-): Promise<RegistryAuth | undefined> {
+): Promise<{ username: string; password: string } | undefined> {
   const { host, repository } = splitReference(image)
   if (registry === undefined || new URL(registry.url).host !== host) return undefined
   return { username: 'tenon', password: await pullBearer(registry, repository, proxy) }

@@ -4,7 +4,8 @@ import { fakeBehaviourSchema, fakeEnd, fakeLog } from './fake/life.ts'
 import type { FakeBehaviourInput, FakeState } from './fake/life.ts'
 import { createFakeFolder, createFakeMemory } from './fake/store.ts'
 import type { FakeStore } from './fake/store.ts'
-import { RuntimeError } from './runtime.ts'
+import { createExecOutput } from './exec-output.ts'
+import { ExecError, RuntimeError } from './runtime.ts'
 import type { JobExit, JobHandle, JobSpec, Runtime } from './runtime.ts'
 import { createStarts } from './starts.ts'
 
@@ -55,6 +56,16 @@ export function createFakeRuntime(options: FakeRuntimeOptions = {}): FakeRuntime
     },
     logs: (jobId, offset, signal) => logs(jobs, clock, jobId, offset, signal),
     wait,
+    async exec(jobId, command) {
+      const state = jobs.look(jobId)
+      if (state === undefined || jobs.exitOf(state) !== undefined) {
+        throw new ExecError('no_job', 'No such job runs.')
+      }
+      const output = createExecOutput(() => undefined)
+      output.push({ stream: 'stdout', bytes: Buffer.from(`fake: ${command.join(' ')}\n`) })
+      output.end()
+      return { output, exitCode: Promise.resolve(0) }
+    },
     async stop(jobId, graceSeconds, reason) {
       await starts.settled(jobId)
       const asked = { at: clock.now(), graceMs: graceSeconds * 1000, reason }

@@ -18,6 +18,8 @@ export interface Runtime {
   logs(jobId: string, offset: number, signal: AbortSignal): AsyncIterable<Uint8Array>
   /** Resolves once the job has ended; an unknown job ends with reason `gone`. Rejects only on abort. */
   wait(jobId: string, signal: AbortSignal): Promise<JobExit>
+  /** Runs a command beside the program of a running job, with its eyes and rights. Throws `ExecError`. */
+  exec(jobId: string, command: string[], options: ExecOptions): Promise<JobExec>
   /** SIGTERM, then after `graceSeconds` SIGKILL to everything of the job. `reason` becomes the job's end reason. */
   stop(jobId: string, graceSeconds: number, reason: 'canceled' | 'timeout'): Promise<void>
   /** Stops what still runs and removes every trace. */
@@ -41,6 +43,8 @@ export interface JobSpec {
   network: 'none' | 'egress'
   /** The job may be root in a user namespace that it makes itself, as building an image needs; nothing more outside. */
   mayNestUsers?: boolean
+  /** On `kubernetes`: the service account that gives the job its cloud access; without one it has none. */
+  serviceAccount?: string
   limits: JobLimits
 }
 
@@ -66,6 +70,39 @@ export interface JobExit {
   exitCode: number | null
   /** One sentence for people. */
   message: string
+}
+
+export interface ExecOptions {
+  /** With a terminal the command sees one, and everything it prints is `stdout`. */
+  tty: boolean
+  stdin?: AsyncIterable<Uint8Array>
+  /** Ends the command, as far as the runtime can reach it. */
+  signal: AbortSignal
+}
+
+export interface JobExec {
+  /** What the command prints, as it comes; ends with it. Read it: unread output holds the command up. */
+  output: AsyncIterable<ExecChunk>
+  /** 128 + n when signal n ended the command. Rejects with `ExecError` when the way to it broke. */
+  exitCode: Promise<number>
+}
+
+export interface ExecChunk {
+  stream: 'stdout' | 'stderr'
+  bytes: Uint8Array
+}
+
+/** `no_job`: it is unknown or has ended. `no_terminal`, `unsupported`: this machine has no way to do it. */
+export type ExecErrorCode = 'no_job' | 'no_terminal' | 'unsupported' | 'broken'
+
+export class ExecError extends Error {
+  readonly code: ExecErrorCode
+
+  constructor(code: ExecErrorCode, message: string, options?: { cause?: unknown }) {
+    super(message, options)
+    this.name = 'ExecError'
+    this.code = code
+  }
 }
 
 export interface RuntimeDescription {

@@ -51,13 +51,16 @@ export class ContractServer {
   ackLogs = true
   readonly problems: string[] = []
   socket: WebSocket | undefined
+  #host = '127.0.0.1'
   readonly #http = http.createServer((request, response) => void this.#answer(request, response))
   readonly #ws = new WebSocketServer({ noServer: true, perMessageDeflate: false })
 
-  static async start(): Promise<ContractServer> {
+  /** `host` is an address of this machine; agents in pods see no loopback. */
+  static async start(host = '127.0.0.1'): Promise<ContractServer> {
     const server = new ContractServer()
+    server.#host = host
     server.rotateKey()
-    await new Promise<void>((resolve) => server.#http.listen(0, '127.0.0.1', resolve))
+    await new Promise<void>((resolve) => server.#http.listen(0, host, resolve))
     return server
   }
 
@@ -68,7 +71,7 @@ export class ContractServer {
   }
 
   get url(): string {
-    return `http://127.0.0.1:${(this.#http.address() as AddressInfo).port}`
+    return `http://${this.#host}:${(this.#http.address() as AddressInfo).port}`
   }
 
   get joinToken(): string {

@@ -1,8 +1,11 @@
 import { readFile } from 'node:fs/promises'
 import { PluginError } from '../sdk/errors.ts'
+import type { SecureAddress } from '../sdk/unix-socket.ts'
 
 export interface JobConfig {
   socketPath: string
+  /** Where no socket of the agent can be seen, its address and the certificate that it has there. */
+  secure?: SecureAddress
   token: string
   /** What programs that plugins start may inherit: where tools are, and by what the runtime knows this job's own. */
   baseEnv: Record<string, string>
@@ -23,7 +26,7 @@ const INHERITED = [
 export async function readJobConfig(env: Record<string, string | undefined>): Promise<JobConfig> {
   const url = env['TENON_JOB_URL'] ?? ''
   const tokenFile = env['TENON_JOB_TOKEN_FILE'] ?? ''
-  if (!url.startsWith('unix:/')) throw missing('TENON_JOB_URL must be unix: and an absolute path')
+  const place = await readAddress(url, env['TENON_JOB_CA_FILE'])
   if (tokenFile === '') throw missing('TENON_JOB_TOKEN_FILE is not set')
   const token = await readFile(tokenFile, 'utf8').catch((cause: unknown) => {
     throw missing('the file of TENON_JOB_TOKEN_FILE cannot be read', cause)
@@ -33,10 +36,27 @@ export async function readJobConfig(env: Record<string, string | undefined>): Pr
     return value === undefined ? [] : [[name, value] as const]
   })
   return {
-    socketPath: url.slice('unix:'.length),
+    ...place,
     token: token.trim(),
     baseEnv: Object.fromEntries(inherited),
   }
+}
+
+async function readAddress(
+  url: string,
+  caFile: string | undefined,
+): Promise<Pick<JobConfig, 'socketPath' | 'secure'>> {
+  if (url.startsWith('unix:/')) return { socketPath: url.slice('unix:'.length) }
+  if (!/^https:\/\/[^/]/.test(url)) {
+    throw missing('TENON_JOB_URL must be unix: and an absolute path, or an https address')
+  }
+  if (!caFile) throw missing('TENON_JOB_CA_FILE is not set')
+  const ca = await readFile(caFile, 'utf8').catch((cause: unknown) => {
+    throw missing('the file of TENON_JOB_CA_FILE cannot be read', cause)
+  })
+  const { hostname, port } = new URL(url)
+  const host = hostname.replaceAll(/^\[|\]$/g, '')
+  return { socketPath: url, secure: { host, port: Number(port) || 443, ca } }
 }
 
 function missing(what: string, cause?: unknown): PluginError {

@@ -5,7 +5,7 @@ import type { RegistryClient } from '@tenon/oci'
 import { jobOutputs, jobResult, type JobContext, type JobResult } from '@tenon/protocol'
 import { asPluginError, canceled, errorLine, PluginError } from '../sdk/errors.ts'
 import { attest } from '../sdk/attest.ts'
-import { createJobApi, type JobApi } from '../sdk/job-api.ts'
+import { createJobApi, type JobApi, type JobApiOptions } from '../sdk/job-api.ts'
 import type { OperationContext, OperationResult } from '../sdk/plugin.ts'
 import { pullFolder } from '../sdk/pull-folder.ts'
 import { openRegistry } from '../sdk/registry.ts'
@@ -160,8 +160,9 @@ function onceOpened(open: () => Promise<RegistryClient>): OpenRegistry {
   return () => (opened ??= open())
 }
 
-function address(run: JobRun): { socketPath: string; token: string; now: () => number } {
-  return { socketPath: run.socketPath, token: run.token, now: run.now }
+function address(run: JobRun): Pick<JobApiOptions, 'socketPath' | 'secure' | 'token' | 'now'> {
+  const { socketPath, secure, token, now } = run
+  return { socketPath, token, now, ...(secure ? { secure } : {}) }
 }
 
 export type OpenRegistry = () => Promise<RegistryClient>

@@ -20,7 +20,7 @@ import {
 } from '@tenon/protocol'
 import type { z } from 'zod'
 import { canceled, PluginError } from './errors.ts'
-import { callUnixSocket, type SocketAnswer } from './unix-socket.ts'
+import { callUnixSocket, type SecureAddress, type SocketAnswer } from './unix-socket.ts'
 
 export type JobOutputs = z.infer<typeof jobOutputs>
 export type RegistryCredential = z.infer<typeof registryCredential>
@@ -61,7 +61,9 @@ export interface StateCall {
 }
 
 export interface JobApiOptions {
+  /** Where the agent listens; with `secure`, only its name for people. */
   socketPath: string
+  secure?: SecureAddress
   token: string
   /** How long an absent agent is waited for. */
   patienceMs?: number
@@ -79,7 +81,18 @@ const MAX_ANSWER_BYTES = 8_388_608
 const BYTES_TIMEOUT_MS = 60_000
 
 /** Gone, not listening yet, or cut off half way: all of it is what a restarting agent looks like. */
-const ABSENT = new Set(['ENOENT', 'ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTCONN'])
+const ABSENT = new Set([
+  'ENOENT',
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EPIPE',
+  'ETIMEDOUT',
+  'ENOTCONN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+])
 
 export function createJobApi(options: JobApiOptions): JobApi {
   const ask = <T>(call: Call, schema: z.ZodType<T>) => askUntilAnswered(options, call, schema)
@@ -187,6 +200,7 @@ async function tryOnce(options: JobApiOptions, call: Call): Promise<Outcome> {
 function exchange(options: JobApiOptions, call: Call): Promise<SocketAnswer> {
   return callUnixSocket({
     socketPath: options.socketPath,
+    ...(options.secure ? { secure: options.secure } : {}),
     method: call.method,
     path: call.path,
     headers: { ...call.headers, authorization: `Bearer ${options.token}` },

@@ -1,7 +1,17 @@
 import { request } from 'node:http'
+import { request as secureRequest } from 'node:https'
+
+/** A server over TLS whose certificate the caller knows; no other authority counts. */
+export interface SecureAddress {
+  host: string
+  port: number
+  ca: string
+}
 
 export interface SocketCall {
   socketPath: string
+  /** Instead of the socket. */
+  secure?: SecureAddress
   method: string
   path: string
   headers?: Record<string, string>
@@ -18,13 +28,14 @@ export interface SocketAnswer {
   text: string
 }
 
-/** One exchange over a unix socket; rejects with the socket's own error, its `code` included. */
+/** One exchange over a unix socket, or over TLS; rejects with the socket's own error, its `code` included. */
 export function callUnixSocket(call: SocketCall): Promise<SocketAnswer> {
   const isRaw = call.body instanceof Uint8Array
   const payload = payloadOf(call.body)
   return new Promise((resolve, reject) => {
-    const outgoing = request({
-      socketPath: call.socketPath,
+    const send = call.secure ? secureRequest : request
+    const outgoing = send({
+      ...(call.secure ?? { socketPath: call.socketPath }),
       method: call.method,
       path: call.path,
       agent: false,

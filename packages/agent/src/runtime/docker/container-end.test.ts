@@ -1,7 +1,8 @@
 import { assert, boolean, constantFrom, integer, option, property, record, string } from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { JOB_END_REASONS } from '@tenon/core'
-import { endOf, hasEnded, parseStatus } from './container-end.ts'
+import { parseStatus } from '../wrapper.ts'
+import { endOf, hasEnded } from './container-end.ts'
 import type { ContainerState } from './engine.ts'
 
 const exited: ContainerState = {

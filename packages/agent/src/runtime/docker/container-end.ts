@@ -1,29 +1,8 @@
 import { exitReason } from '../process/exit-reason.ts'
 import type { JobExit } from '../runtime.ts'
+import type { WrapperStatus } from '../wrapper.ts'
 import type { ContainerState } from './engine.ts'
 import type { StopReason } from './job-folder.ts'
-
-/** What the wrapper wrote: `ready` or `refused <why>` first, `ended <cause> <processes killed for memory>` last. */
-export interface WrapperStatus {
-  refused: string | undefined
-  isReady: boolean
-  ended: { cause: 'none' | 'timeout' | 'stopped'; oomKills: number } | undefined
-}
-
-export function parseStatus(text: string): WrapperStatus {
-  const lines = text.split('\n').slice(0, -1)
-  const [first = ''] = lines
-  const ended = lines.findLast((line) => line.startsWith('ended '))?.split(' ')
-  const cause = ended?.[1]
-  return {
-    refused: first.startsWith('refused ') ? first.slice('refused '.length) : undefined,
-    isReady: first === 'ready',
-    ended: ended && {
-      cause: cause === 'timeout' || cause === 'stopped' ? cause : 'none',
-      oomKills: Number(ended[2]) || 0,
-    },
-  }
-}
 
 export interface EndFacts {
   /** Undefined when the engine does not know the container any more. */

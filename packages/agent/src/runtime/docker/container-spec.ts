@@ -1,6 +1,7 @@
 import type { JobSpec } from '../runtime.ts'
 import type { JobFolder } from './job-folder.ts'
-import { INSIDE, WRAPPER, WRAPPER_PIDS } from './wrapper.ts'
+import { WRAPPER_PIDS } from '../wrapper.ts'
+import { INSIDE, WRAPPER } from './wrapper.ts'
 
 /** By these, an agent finds everything of its own on an engine that others use too. */
 export const LABELS = { agent: 'tenon.agent', job: 'tenon.job', fence: 'tenon.fence' } as const

@@ -2,8 +2,16 @@ import { existsSync } from 'node:fs'
 import { mkdir, realpath } from 'node:fs/promises'
 import type { Logger } from 'pino'
 import { followLog } from '../follow-log.ts'
-import { RuntimeError } from '../runtime.ts'
-import type { JobExit, JobHandle, JobSpec, Runtime, RuntimeDescription } from '../runtime.ts'
+import { ExecError, RuntimeError } from '../runtime.ts'
+import type {
+  ExecOptions,
+  JobExec,
+  JobExit,
+  JobHandle,
+  JobSpec,
+  Runtime,
+  RuntimeDescription,
+} from '../runtime.ts'
 import { createStarts } from '../starts.ts'
 import type { Starts } from '../starts.ts'
 import { hasEnded } from './container-end.ts'
@@ -58,6 +66,7 @@ export function createDockerRuntime(options: DockerRuntimeOptions): Runtime {
       await starts.settled(jobId)
       return followEnd(context, await context.folderOf(jobId), context.nameOf(jobId), signal)
     },
+    exec: (jobId, command, execOptions) => exec(context, jobId, command, execOptions),
     stop: (jobId, graceSeconds, reason) => stop(context, jobId, graceSeconds, reason),
     async remove(jobId) {
       await starts.settled(jobId)
@@ -178,6 +187,22 @@ async function* logs(
   } finally {
     done.abort()
   }
+}
+
+async function exec(
+  context: Context,
+  jobId: string,
+  command: string[],
+  options: ExecOptions,
+): Promise<JobExec> {
+  await context.starts.settled(jobId)
+  const name = context.nameOf(jobId)
+  const isRunning = isJobId(jobId) && (await context.engine.inspect(name))?.isRunning === true
+  if (!isRunning) throw new ExecError('no_job', 'No such job runs.')
+  return context.engine.exec(name, command, options).catch((error: unknown) => {
+    if (!(error instanceof EngineError)) throw error
+    throw new ExecError('broken', error.message, { cause: error })
+  })
 }
 
 async function stop(

@@ -1,8 +1,10 @@
 import { existsSync } from 'node:fs'
 import { z } from 'zod'
+import type { ExecOptions, JobExec } from '../runtime.ts'
 import type { CreateContainer } from './container-spec.ts'
 import { callEngine, EngineError, readAnswer, readText } from './engine-http.ts'
 import type { EngineCall } from './engine-http.ts'
+import { execInContainer } from './exec-in-container.ts'
 import { pullImage } from './pull-image.ts'
 import type { RegistryAuth } from './pull-image.ts'
 
@@ -15,6 +17,7 @@ export interface Engine {
   create(name: string, container: CreateContainer): Promise<void>
   start(name: string): Promise<void>
   inspect(name: string): Promise<ContainerState | undefined>
+  exec(name: string, command: string[], options: ExecOptions): Promise<JobExec>
   /** Resolves when the container does not run any more. */
   wait(name: string, signal: AbortSignal): Promise<void>
   /** A container that does not run is left alone. */
@@ -138,6 +141,7 @@ export function createEngine(socketPaths: string[]): Engine {
       return found && imageOf(found)
     },
     pull: (reference, auth) => pullImage(call, reference, auth),
+    exec: (name, command, options) => execInContainer({ call, connected }, name, command, options),
     create: (name, body) => tell({ method: 'POST', path: '/containers/create', query: { name }, body }),
     start: (name) => tell({ method: 'POST', path: container(name, '/start') }),
     inspect,

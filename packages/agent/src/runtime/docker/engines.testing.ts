@@ -24,9 +24,11 @@ location = "127.0.0.1:5000"
 insecure = true
 `
 const READY_MILLISECONDS = 30_000
+const STOP_MILLISECONDS = 10_000
 
 export interface BuiltImage {
   file: string
+  reference: string
   imageId: string
   digest: string
 }
@@ -147,7 +149,10 @@ async function stopDaemon(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return
   const gone = new Promise((resolve) => child.once('exit', resolve))
   child.kill('SIGTERM')
+  // Podman waits for connections of commands that it forgot to close.
+  const impatient = setTimeout(() => child.kill('SIGKILL'), STOP_MILLISECONDS)
   await gone
+  clearTimeout(impatient)
 }
 
 function answers(socketPath: string): Promise<boolean> {

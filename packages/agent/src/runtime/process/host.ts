@@ -94,7 +94,7 @@ async function detectTimeout(): Promise<string | undefined> {
   )
 }
 
-async function firstProgram(candidates: string[]): Promise<string | undefined> {
+export async function firstProgram(candidates: string[]): Promise<string | undefined> {
   for (const candidate of candidates) {
     const found = await access(candidate, constants.X_OK).then(
       () => true,

@@ -3,10 +3,11 @@ import { mkdir, realpath } from 'node:fs/promises'
 import type { Logger } from 'pino'
 import { watchChanges } from '../changes.ts'
 import { followLog } from '../follow-log.ts'
-import { RuntimeError } from '../runtime.ts'
-import type { JobExit, JobHandle, JobSpec, Runtime } from '../runtime.ts'
+import { ExecError, RuntimeError } from '../runtime.ts'
+import type { ExecOptions, JobExec, JobExit, JobHandle, JobSpec, Runtime } from '../runtime.ts'
 import { createStarts } from '../starts.ts'
 import type { Starts } from '../starts.ts'
+import { execInJob } from './exec-in-job.ts'
 import { detectHost } from './host.ts'
 import type { Host } from './host.ts'
 import { isJobId, jobFolder, jobIds, readRecord } from './job-folder.ts'
@@ -66,6 +67,7 @@ export function createProcessRuntime(options: ProcessRuntimeOptions): Runtime {
       yield* followLog(folder.log, offset, ended, signal, [folder.run])
     },
     wait: (jobId, signal) => wait(context, jobId, signal),
+    exec: (jobId, command, execOptions) => exec(context, jobId, command, execOptions),
     stop: (jobId, graceSeconds, reason) => stop(context, jobId, graceSeconds, reason),
     async remove(jobId) {
       await starts.settled(jobId)
@@ -134,6 +136,18 @@ async function wait(context: Context, jobId: string, signal: AbortSignal): Promi
   } finally {
     changes.close()
   }
+}
+
+async function exec(
+  context: Context,
+  jobId: string,
+  command: string[],
+  options: ExecOptions,
+): Promise<JobExec> {
+  await context.starts.settled(jobId)
+  const isRunning = isJobId(jobId) && (await outcome(context, jobId)) === undefined
+  if (!isRunning) throw new ExecError('no_job', 'No such job runs.')
+  return execInJob(await context.folderOf(jobId), command, options)
 }
 
 async function stop(

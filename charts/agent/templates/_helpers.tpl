@@ -1,0 +1,28 @@
+{{- define "tenon.name" -}}
+{{- if contains "tenon" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-tenon-agent" .Release.Name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "tenon.jobsNamespace" -}}
+{{ .Values.jobs.namespace | default (printf "%s-jobs" (include "tenon.name" .)) }}
+{{- end }}
+
+{{- define "tenon.labels" -}}
+app.kubernetes.io/name: tenon-agent
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "tenon.selector" -}}
+app.kubernetes.io/name: tenon-agent
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "tenon.apiHost" -}}
+{{ .Values.jobApi.host | default (printf "%s.%s.svc" (include "tenon.name" .) .Release.Namespace) }}
+{{- end }}
+
+{{/* Tells this agent's jobs from those of another release in the same jobs namespace. */}}
+{{- define "tenon.agentKey" -}}
+{{ printf "%s/%s" .Release.Namespace .Release.Name | sha256sum | trunc 16 }}
+{{- end }}
