@@ -1,4 +1,8 @@
-import { missingFor, startEngine, type EngineName } from '../packages/agent/src/runtime/docker/engines.testing.ts'
+import {
+  missingFor,
+  startEngine,
+  type EngineName,
+} from '../packages/agent/src/runtime/docker/engines.testing.ts'
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { cpus, tmpdir, totalmem } from 'node:os'

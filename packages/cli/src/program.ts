@@ -9,6 +9,7 @@ import { addContexts } from './commands/contexts.ts'
 import { addDeploy } from './commands/deploy.ts'
 import { addDoctor } from './commands/doctor.ts'
 import { addHelp } from './commands/help.ts'
+import { addImages } from './commands/images.ts'
 import { addInstalls } from './commands/installs.ts'
 import { addJobs } from './commands/jobs.ts'
 import { addLogin } from './commands/login.ts'
@@ -66,6 +67,7 @@ const COMMANDS: readonly ((program: Command, cli: Cli) => void)[] = [
   addTokens,
   addServer,
   addAgent,
+  addImages,
   addDoctor,
   addHelp,
 ]
