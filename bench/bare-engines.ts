@@ -34,11 +34,24 @@ export async function bareProcess(dir: string, program: string[]): Promise<BareR
   }
 }
 
+/** The limits and walls of a job, without Tenon's own files and its log. */
+const WALLS = {
+  ReadonlyRootfs: true,
+  NetworkMode: 'default',
+  CapDrop: ['ALL'],
+  SecurityOpt: ['no-new-privileges'],
+  Memory: 100_000_000,
+  MemorySwap: 100_000_000,
+  NanoCpus: 1_000_000_000,
+  PidsLimit: 108,
+  Tmpfs: { '/tmp': 'rw,nosuid,nodev,noexec,size=67108864,mode=1777' },
+}
+
 /** Create, start, wait, logs over the Engine API: what `docker run` and `podman run` do. Removal is not in it. */
 export function bareEngine(socketPath: string, image: string): BareRun & { removeAll(): Promise<void> } {
   const ended: string[] = []
   const run = async () => {
-    const body = { Image: image, HostConfig: { ReadonlyRootfs: true, NetworkMode: 'default' } }
+    const body = { Image: image, HostConfig: WALLS }
     const { Id: id } = (await call(socketPath, 'POST', '/containers/create', body)) as { Id: string }
     await call(socketPath, 'POST', `/containers/${id}/start`)
     const { StatusCode: code } = (await call(socketPath, 'POST', `/containers/${id}/wait`)) as {

@@ -11,6 +11,7 @@ import { addActions, addDeploy, addDeploys } from './commands/deploy.ts'
 import { addDoctor } from './commands/doctor.ts'
 import { addHelp } from './commands/help.ts'
 import { addInit } from './commands/init.ts'
+import { addImages } from './commands/images.ts'
 import { addInstalls } from './commands/installs.ts'
 import { addJobs } from './commands/jobs.ts'
 import { addLogin } from './commands/login.ts'
@@ -78,6 +79,7 @@ const COMMANDS: readonly ((program: Command, cli: Cli) => void)[] = [
   addTokens,
   addServer,
   addAgent,
+  addImages,
   addDoctor,
   addHelp,
 ]
