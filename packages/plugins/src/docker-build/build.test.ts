@@ -140,6 +140,7 @@ describe('the component type docker_build', { timeout: 120_000 }, () => {
       const under = [whereIs('bwrap'), ...CONFINED, '--bind', world.world.dir, world.world.dir, '--']
       const confined = await world.build({ files: FILES, env: { PATH: path.buildah }, under })
       expect(confined.output).toContain('as root of a namespace of its own')
+      expect(confined.output).toContain('build succeeded')
       expect(confined.data).toEqual(free.data)
     },
   )
