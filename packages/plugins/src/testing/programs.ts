@@ -66,8 +66,8 @@ export function startProgram(
   under: string[] = [],
 ): RunningProgram {
   const path = `${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`
-  const [program = process.execPath, ...before] = [...under, process.execPath]
-  const child = spawn(program, [...before, ...args], {
+  const [program, ...before] = [...under, process.execPath]
+  const child = spawn(program ?? process.execPath, [...before, ...args], {
     cwd,
     env: { PATH: path, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
