@@ -46,6 +46,8 @@ export async function runBuilder(
       args: [...before, ...args],
       cwd: work,
       env: setting.env,
+      // The job's own limit is the limit: nobody knows better how long a Dockerfile takes.
+      timeoutMs: context.manifest.limits.timeoutSeconds * 1000,
       isLogged: true,
     })
   context.log(`building with ${builder.name}${isRoot ? '' : ', as root of a namespace of its own'}`)
