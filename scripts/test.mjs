@@ -1,6 +1,7 @@
 // Installs, builds what there is to build, runs the tests (arguments go to vitest), and names what could not be tried here.
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
+import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { ensureInstalled } from './ensure-installed.mjs'
 
@@ -35,6 +36,7 @@ for (const [name, why] of absent) console.log(`skipped here: what needs ${name} 
 
 /** The real parts that some tests need, each with a command that ends with 0 where the part is usable. */
 async function absentParts() {
+  const tools = process.env.TENON_TEST_TOOLS ?? join(homedir(), '.cache/tenon-tools/bin')
   const parts = [
     ['bwrap', [['bwrap', '--ro-bind', '/', '/', '--unshare-pid', 'true']]],
     ['dockerd', [['dockerd', '--version']]],
@@ -43,6 +45,9 @@ async function absentParts() {
     ['terraform', [['terraform', 'version']]],
     ['docker-registry', [['docker-registry', '--version']]],
     ['cosign', [['cosign', 'version']]],
+    ['buildah', [['buildah', '--version']]],
+    ['moto_server', [['moto_server', '--help']]],
+    ['helm3, helm4 and kubectl', [[join(tools, 'kubectl'), 'version', '--client']]],
   ]
   const found = await Promise.all(parts.map(async ([name, commands]) => [name, await whyAbsent(commands)]))
   return found.filter(([, why]) => why !== undefined)
@@ -50,7 +55,7 @@ async function absentParts() {
 
 async function whyAbsent(commands) {
   const codes = await Promise.all(
-    commands.map(([program, ...args]) => run(program, args, { stdio: 'ignore', timeout: 5000 })),
+    commands.map(([program, ...args]) => run(program, args, { stdio: 'ignore', timeout: 20_000 })),
   )
   if (codes.includes(0)) return undefined
   return codes.every((code) => code === 127) ? 'not installed' : 'installed, but it does not work here'

@@ -14,11 +14,10 @@ const programs = Object.fromEntries(
 const isRoot = process.getuid?.() === 0
 
 /** The rights that the process runtime leaves to a build job. */
-const CONFINED = [
-  ...['--unshare-user-try', '--unshare-pid', '--unshare-ipc', '--unshare-uts', '--unshare-cgroup-try'],
-  ...['--cap-drop', 'ALL', '--cap-add', 'CAP_SETFCAP', '--as-pid-1'],
-  ...['--ro-bind', '/', '/', '--proc', '/proc', '--dev', '/dev', '--tmpfs', '/run'],
-]
+const CONFINED = (
+  '--unshare-user-try --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup-try --cap-drop ALL ' +
+  '--cap-add CAP_SETFCAP --as-pid-1 --ro-bind / / --proc /proc --dev /dev --tmpfs /run'
+).split(' ')
 
 const FILES = {
   Dockerfile: `FROM scratch AS base
@@ -74,9 +73,7 @@ describe('the component type docker_build', { timeout: 120_000 }, () => {
   }
 
   describe.each(BUILDERS)('with %s (skipped where it is not installed)', (name) => {
-    const itHere = it.skipIf(programs[name] === undefined || !isRoot)
-
-    itHere(
+    it.skipIf(programs[name] === undefined || !isRoot)(
       'builds the same image from the same source, whenever that was sent, and leaves nothing behind',
       async () => {
         const first = await world.build({ files: FILES, env: { PATH: path[name] } })
@@ -100,7 +97,7 @@ describe('the component type docker_build', { timeout: 120_000 }, () => {
       },
     )
 
-    itHere('builds a target with its arguments', async () => {
+    it.skipIf(programs[name] === undefined || !isRoot)('builds a target with its arguments', async () => {
       const component = { target: 'extra', build_args: { VERSION: '1.2' } }
       const end = await world.build({ files: FILES, component, env: { PATH: path[name] } })
       const { config, files } = await imageOf(end)
@@ -114,7 +111,7 @@ describe('the component type docker_build', { timeout: 120_000 }, () => {
       expect(other.data['digest']).not.toBe(end.data['digest'])
     })
 
-    itHere('says what the Dockerfile has wrong', async () => {
+    it.skipIf(programs[name] === undefined || !isRoot)('says what the Dockerfile has wrong', async () => {
       const files = { ...FILES, Dockerfile: 'FROM scratch\nCOPY absent /absent\n' }
       const { data, output } = await world.build({ files, env: { PATH: path[name] } })
       expect(data).toEqual({ code: 'tool_failed' })
@@ -140,6 +137,7 @@ describe('the component type docker_build', { timeout: 120_000 }, () => {
       const under = [whereIs('bwrap'), ...CONFINED, '--bind', world.world.dir, world.world.dir, '--']
       const confined = await world.build({ files: FILES, env: { PATH: path.buildah }, under })
       expect(confined.output).toContain('as root of a namespace of its own')
+      expect(confined.output).toContain('build succeeded')
       expect(confined.data).toEqual(free.data)
     },
   )

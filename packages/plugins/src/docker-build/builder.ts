@@ -1,4 +1,4 @@
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { lentFile } from '../build/lent.ts'
 import { findTool, runTool, toolMissing } from '../build/run-tool.ts'
@@ -46,6 +46,8 @@ export async function runBuilder(
       args: [...before, ...args],
       cwd: work,
       env: setting.env,
+      // The job's own limit is the limit: nobody knows better how long a Dockerfile takes.
+      timeoutMs: context.manifest.limits.timeoutSeconds * 1000,
       isLogged: true,
     })
   context.log(`building with ${builder.name}${isRoot ? '' : ', as root of a namespace of its own'}`)
@@ -53,7 +55,7 @@ export async function runBuilder(
     await run(buildArguments(build, setting.authfile, setting.policy))
     await run(['push', '--quiet', '--signature-policy', setting.policy, IMAGE, `oci:${layout}:latest`])
   } finally {
-    await rm(work, { recursive: true, force: true })
+    await removeTree(work)
   }
   return layout
 }
@@ -123,6 +125,18 @@ async function prepare(context: OperationContext, work: string, isRoot: boolean)
     SOURCE_DATE_EPOCH: '0',
   }
   return { env, policy, authfile: await lentFile(context, 'registries.json') }
+}
+
+/** A store holds folders that even their owner may not write; without rights of root they have to be opened first. */
+async function removeTree(folder: string): Promise<void> {
+  const open = async (path: string): Promise<void> => {
+    await chmod(path, 0o700)
+    for (const entry of await readdir(path, { withFileTypes: true })) {
+      if (entry.isDirectory()) await open(join(path, entry.name))
+    }
+  }
+  await open(folder)
+  await rm(folder, { recursive: true, force: true })
 }
 
 const CAP_SYS_ADMIN = 21n

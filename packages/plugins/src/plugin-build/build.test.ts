@@ -17,7 +17,7 @@ const PLUGIN = {
   'main.mjs': 'export default { operations: { deploy: async () => ({ ok: true, message: "", data: {} }) } }',
 }
 
-describe('the component type plugin', () => {
+describe('the component type plugin', { timeout: 120_000 }, () => {
   let world: BuildWorld
 
   beforeAll(async () => {

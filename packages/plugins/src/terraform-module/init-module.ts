@@ -38,7 +38,8 @@ export async function initModule(context: OperationContext, folder: string): Pro
     .parse(JSON.parse(told))
   context.log(`initializing the module with ${version}`)
   const args = ['init', '-backend=false', '-input=false', '-no-color']
-  await runTool(context, { program, args, cwd: folder, env, isLogged: true })
+  const timeoutMs = context.manifest.limits.timeoutSeconds * 1000
+  await runTool(context, { program, args, cwd: folder, env, timeoutMs, isLogged: true })
   return { version, ...(await readModules(folder)) }
 }
 

@@ -18,7 +18,13 @@ import {
 import { MEDIA_TYPES } from '@tenon/protocol'
 import { serveJobApi, soon, type JobApiServer, type JobRecord } from './job-api-server.ts'
 import { bundlesFor, testSigner } from './signer.ts'
-import { bundlePrograms, startProgram, type PluginName, type RunningProgram } from './programs.ts'
+import {
+  bundlePlugin,
+  bundlePrograms,
+  startProgram,
+  type PluginName,
+  type RunningProgram,
+} from './programs.ts'
 
 export const INSTALL_ID = 'ins_00000000000000000000000001'
 
@@ -72,12 +78,9 @@ export class JobWorld {
   /** One of our own plugins, as its artifact. */
   async pushPlugin(to: TestRegistry, name: PluginName): Promise<ManifestOperation['plugin']> {
     const repository = `plugins/${name}`
-    const digest = await this.pushFolder(
-      to,
-      repository,
-      join(this.programs, 'plugins', name),
-      MEDIA_TYPES.plugin,
-    )
+    const folder = join(this.programs, 'plugins', name)
+    await bundlePlugin(name, folder)
+    const digest = await this.pushFolder(to, repository, folder, MEDIA_TYPES.plugin)
     return { name, repository, digest }
   }
 

@@ -26,17 +26,22 @@ const PLUGINS = {
 }
 export type PluginName = keyof typeof PLUGINS
 
-/** The programs as they are shipped: one file each, plugins with their plugin.json. */
+/** The programs as they are shipped: one file each. */
 export async function bundlePrograms(outdir: string): Promise<void> {
-  const plugins = Object.entries(PLUGINS).map(
-    ([name, folder]) => [`plugins/${name}/main`, `packages/plugins/src/${folder}/plugin.ts`] as const,
-  )
-  const entries = [...Object.entries(PROGRAMS), ...plugins].map(
-    ([name, path]) => [name, join(ROOT, path)] as const,
-  )
+  await bundle(PROGRAMS, outdir)
+}
+
+/** A plugin as it is shipped: a folder with one file and plugin.json. */
+export async function bundlePlugin(name: PluginName, outdir: string): Promise<void> {
+  const folder = `packages/plugins/src/${PLUGINS[name]}`
+  await bundle({ main: `${folder}/plugin.ts` }, outdir)
+  await copyFile(join(ROOT, folder, 'plugin.json'), join(outdir, 'plugin.json'))
+}
+
+async function bundle(programs: Record<string, string>, outdir: string): Promise<void> {
   const require = "import { createRequire as r } from 'node:module'; const require = r(import.meta.url);"
   await build({
-    entryPoints: Object.fromEntries(entries),
+    entryPoints: Object.fromEntries(Object.entries(programs).map(([name, path]) => [name, join(ROOT, path)])),
     outdir,
     outExtension: { '.js': '.mjs' },
     bundle: true,
@@ -46,10 +51,6 @@ export async function bundlePrograms(outdir: string): Promise<void> {
     logLevel: 'error',
     banner: { js: require },
   })
-  for (const [name, folder] of Object.entries(PLUGINS)) {
-    const source = join(ROOT, 'packages/plugins/src', folder, 'plugin.json')
-    await copyFile(source, join(outdir, 'plugins', name, 'plugin.json'))
-  }
 }
 
 export interface RunningProgram {
@@ -66,8 +67,8 @@ export function startProgram(
   under: string[] = [],
 ): RunningProgram {
   const path = `${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`
-  const [program = process.execPath, ...before] = [...under, process.execPath]
-  const child = spawn(program, [...before, ...args], {
+  const [program, ...before] = [...under, process.execPath]
+  const child = spawn(program ?? process.execPath, [...before, ...args], {
     cwd,
     env: { PATH: path, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
