@@ -4,6 +4,7 @@ import {
   createClosures,
   createFileStorage,
   createRegistryHandler,
+  createSourceLimit,
   createTokenIssuer,
   isDigest,
   type Digest,
@@ -32,6 +33,9 @@ export interface RegistryHooks {
   refused(event: Extract<RegistryEvent, { type: 'access.refused' }>): Promise<void>
   redeem: Redeem
 }
+
+/** More only makes each slower: a release to thousands of installs must leave room for the rest of the server. */
+const BLOBS_AT_ONCE = 128
 
 /** A list that cannot be read names nothing; whoever syncs such an artifact refuses it. */
 export const closureImages = (manifest: OciManifest): Digest[] =>
@@ -64,6 +68,7 @@ export async function openVendorRegistry(options: {
       storage,
       authorize: authorizeWith(issuer, now, { closures, isLive: hooks.isLive }),
       redeem: hooks.redeem,
+      limit: createSourceLimit({ concurrent: BLOBS_AT_ONCE }),
       onEvent: (event) => {
         if (event.type !== 'access.refused') return
         hooks.refused(event).catch((error: unknown) => log.error({ err: error }, 'a refusal is not audited'))
