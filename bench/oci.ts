@@ -30,6 +30,8 @@ const MB = 1_000_000
 
 interface Running {
   url: string
+  /** What its process has used of the processor so far. */
+  cpuMs(): Promise<number>
   stop(): Promise<void>
 }
 
@@ -71,6 +73,11 @@ const startServer = async (
   }
   const server: Running = {
     url,
+    cpuMs: async () => {
+      const fields = (await readFile(`/proc/${child.pid}/stat`, 'utf8')).split(') ')[1]?.split(' ') ?? []
+      // Fields 14 and 15 of the whole line, in hundredths of a second.
+      return (Number(fields[11]) + Number(fields[12])) * 10
+    },
     stop: async () => {
       running.delete(server)
       child.kill('SIGKILL')
@@ -136,8 +143,8 @@ const skopeo = (from: string, to: string, digest: Digest, target = 'copied') =>
     `docker://${new URL(to).host}/${target}:bench`,
   ])
 
-const pushImage = async (url: string, layers: Buffer[]): Promise<Digest> => {
-  const client = createRegistryClient({ url, credentials: anonymous })
+const pushImage = async (url: string, layers: Buffer[], credentials = anonymous): Promise<Digest> => {
+  const client = createRegistryClient({ url, credentials })
   const type = 'application/vnd.oci.image.config.v1+json'
   const config = { architecture: 'amd64', os: 'linux', config: {}, rootfs: { type: 'layers', diff_ids: [] } }
   const { digest } = await pushArtifact({
@@ -262,6 +269,26 @@ const benchRegistry = async (source: Running, digest: Digest): Promise<void> => 
   await compare('registry: pull', onFresh(pull, copyInto, startOurs), onFresh(pull, copyInto))
 }
 
+/** One vendor registry of ours, as many installs as asked for: all at once against one after the other. */
+const benchInstalls = async (): Promise<string> => {
+  const [vendor, install] = [await startOurs(), await startOurs()]
+  const bearer = await readFile(join(dir, 'bearer'), 'utf8')
+  const digest = await pushImage(vendor.url, makeLayers(MB), async () => ({ bearer }))
+  const run = async (mode: 'copy' | 'copy-in-turn'): Promise<{ ms: number; cpu: number }> => {
+    const before = await vendor.cpuMs()
+    const args = [vendor.url, 'bench', install.url, mode, digest, String(PARALLEL), join(dir, 'bearer')]
+    const { workMs = 0 } = await measure(process.execPath, [WORKER, mode, ...args])
+    return { ms: workMs, cpu: (await vendor.cpuMs()) - before }
+  }
+  const inTurn = await run('copy-in-turn')
+  const atOnce = await run('copy')
+  await vendor.stop()
+  await install.stop()
+  const told = ({ ms, cpu }: { ms: number; cpu: number }) =>
+    `${ms.toFixed(0)} ms, vendor registry ${cpu} ms of processor`
+  return `${PARALLEL} installs syncing the same ${LAYERS} MB: at once ${told(atOnce)}; in turn ${told(inTurn)}; ${(inTurn.ms / atOnce.ms).toFixed(2)} times as fast`
+}
+
 const show = (): void => {
   const line = (...cells: string[]) =>
     cells.map((cell, at) => (at === 0 ? cell.padEnd(28) : cell.padStart(15))).join('')
@@ -289,7 +316,9 @@ if (missing.length > 0) {
     const digest = await pushImage(source.url, layers)
     await benchCopies(source, layers, digest)
     await benchRegistry(source, digest)
+    const installs = await benchInstalls()
     show()
+    console.log(installs)
   } finally {
     await Promise.all([...running].map((server) => server.stop()))
     await rm(dir, { recursive: true, force: true })

@@ -53,9 +53,24 @@ const pullBlob = async (
     res.end()
     return
   }
-  const source = await storage.openBlob(repository, digest, range)
-  res.writeHead(status, { ...headers, ...partial, 'Content-Length': length })
-  await pipeline(source, res)
+  const leave = await placeFor(exchange)
+  try {
+    const source = await storage.openBlob(repository, digest, range)
+    res.writeHead(status, { ...headers, ...partial, 'Content-Length': length })
+    await pipeline(source, res)
+  } finally {
+    leave?.()
+  }
+}
+
+/** Too many at once wait a while for their turn; whoever waits in vain is told when to come again. */
+const placeFor = async ({ limit, limitWaitMs }: Exchange): Promise<(() => void) | undefined> => {
+  try {
+    return await limit?.enter(AbortSignal.timeout(limitWaitMs))
+  } catch {
+    const headers = { 'Retry-After': '5' }
+    throw new RegistryRefusal(429, 'TOOMANYREQUESTS', 'Too many blobs are being read; try again', headers)
+  }
 }
 
 /** A blob that a manifest of the repository names stays: whoever pulls that manifest needs it. */

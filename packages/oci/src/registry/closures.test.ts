@@ -5,12 +5,14 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { pushArtifact } from '../artifact/push-artifact.ts'
 import { createRegistryClient, readBlob } from '../client/client.ts'
+import { createSourceLimit } from '../copy/source-limit.ts'
 import type { RegistryClient } from '../client/client.ts'
 import { sha256Digest } from '../digest.ts'
 import { mediaTypes, namedInAnnotation, parseManifest } from '../manifest.ts'
 import type { Digest } from '../reference.ts'
 import { createFileStorage } from '../storage/file-storage.ts'
 import type { Storage } from '../storage/storage.ts'
+import type { Authorize } from './access.ts'
 import { createClosures } from './closures.ts'
 import { startRegistryServer } from './server.ts'
 import type { RegistryServer } from './server.ts'
@@ -19,6 +21,34 @@ import type { RepositoryGrant } from './token.ts'
 
 const REPOSITORY = 'apps/web'
 const KEY = 'test.images'
+
+describe('a registry that serves one blob at a time', () => {
+  it('lets the others wait, and tells those who wait in vain when to come again', async () => {
+    const dir = await mkdtemp(join(tmpdir(), 'tenon-places-'))
+    const limit = createSourceLimit({ concurrent: 1 })
+    const authorize: Authorize = async () => ({ ok: true })
+    const options = { dir, host: '127.0.0.1', port: 0, authorize, limit, limitWaitMs: 50 }
+    const registry = await startRegistryServer(options)
+    try {
+      const client = createRegistryClient({ url: registry.url, credentials: async () => undefined })
+      const layers = [{ mediaType: 'application/test', bytes: Buffer.from('content') }]
+      const about = { client, repository: REPOSITORY, artifactType: 'application/test', layers }
+      const { digest } = await pushArtifact(about)
+      const { mediaType, bytes } = await client.getManifest(REPOSITORY, digest)
+      const blob = parseManifest(mediaType, bytes).layers[0]?.digest ?? ''
+      const get = () => fetch(`${registry.url}/v2/${REPOSITORY}/blobs/${blob}`)
+      const leave = await limit.enter(undefined)
+      const refused = await get()
+      expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '5'])
+      leave()
+      const all = await Promise.all([get(), get(), get()])
+      expect(await Promise.all(all.map((answer) => answer.text()))).toEqual(['content', 'content', 'content'])
+    } finally {
+      await registry.close()
+      await rm(dir, { recursive: true, force: true })
+    }
+  })
+})
 
 describe('a grant of roots', () => {
   const issuer = createTokenIssuer(randomBytes(32))
@@ -115,7 +145,7 @@ describe('a grant of roots', () => {
     await pullWhole(client, root.digest)
     const signature = await push('late', { subject: { ...root } })
     now += 5000
-    await pullWhole(client, signature.digest)
+    expect((await client.getManifest(REPOSITORY, signature.digest)).digest).toBe(signature.digest)
   })
 
   it('ends with whom it was given to', async () => {

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { SourceLimit } from '../copy/source-limit.ts'
 import type { Digest } from '../reference.ts'
 import type { Storage } from '../storage/storage.ts'
 import type { AccessRefusal, AccessRequest } from './access.ts'
@@ -47,6 +48,8 @@ export interface Exchange {
   maxManifestBytes: number
   chunkMinBytes: number
   redeem: Redeem | undefined
+  limit: Pick<SourceLimit, 'enter'> | undefined
+  limitWaitMs: number
   allow(wanted: Omit<AccessRequest, 'bearer'>): Promise<void>
   emit(event: RegistryEvent): void
 }

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { SourceLimit } from '../copy/source-limit.ts'
 import { MAX_MANIFEST_BYTES } from '../manifest.ts'
 import type { Storage } from '../storage/storage.ts'
 import { challenge, readBasic, readBearer } from './access.ts'
@@ -29,6 +30,10 @@ export interface RegistryOptions {
   /** Gets method, path without query, and status; never a header. */
   log?: (record: RegistryLogRecord) => void
   maxManifestBytes?: number
+  /** Places for blobs that are read at the same time; without it there is no bound. */
+  limit?: Pick<SourceLimit, 'enter'>
+  /** How long a reader waits for a place before it is sent away. */
+  limitWaitMs?: number
   /** What the token endpoint does with credentials that are not bearers themselves. */
   redeem?: Redeem
   /** Announced to clients that send blobs in chunks; smaller ones are taken too. */
@@ -68,6 +73,7 @@ export const createRegistryHandler = (options: RegistryOptions): RegistryHandler
 }
 
 const CHUNK_MIN_BYTES = 64 * 1024
+const LIMIT_WAIT_MS = 20_000
 
 /** Once the headers are out, only a broken connection tells the client that the body is not whole. */
 const answerFailure = (res: ServerResponse, refusal: RegistryRefusal | undefined): void => {
@@ -128,6 +134,8 @@ const createExchange = (
   maxManifestBytes: options.maxManifestBytes ?? MAX_MANIFEST_BYTES,
   chunkMinBytes: options.chunkMinBytes ?? CHUNK_MIN_BYTES,
   redeem: options.redeem,
+  limit: options.limit,
+  limitWaitMs: options.limitWaitMs ?? LIMIT_WAIT_MS,
   emit: (event) => options.onEvent?.(event),
   allow: async (wanted) => {
     const decision = await options.authorize({ ...wanted, bearer: readBearer(req.headers.authorization) })

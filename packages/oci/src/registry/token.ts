@@ -117,13 +117,19 @@ const grants = async (
 const unauthorized = (message: string): AccessDecision => ({ ok: false, status: 401, message })
 
 const expired = (subject: string): AccessDecision => ({
-  ...unauthorized('The token has expired'),
-  ...{ subject, reason: 'expired' },
+  ok: false,
+  status: 401,
+  message: 'The token has expired',
+  subject,
+  reason: 'expired',
 })
 
 const ended = (subject: string): AccessDecision => ({
-  ...unauthorized('Whom the token was given to may no longer use it'),
-  ...{ subject, reason: 'ended' },
+  ok: false,
+  status: 401,
+  message: 'Whom the token was given to may no longer use it',
+  subject,
+  reason: 'ended',
 })
 
 const denied = ({ action, repository }: AccessRequest, subject: string): AccessDecision => ({

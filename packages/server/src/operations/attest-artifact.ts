@@ -25,7 +25,8 @@ export async function attestArtifact(
 ): Promise<{ ok: true; credential: JobCredential } | { ok: false; message: string }> {
   const manifest = JSON.parse(job.manifest) as JobManifest
   const build = manifest.operations.find(({ operation }) => operation === 'build')
-  const repository = String(build?.config['repository'] ?? '')
+  const target = build?.config['repository']
+  const repository = typeof target === 'string' ? target : ''
   const digest = request.digest as Digest
   const found = await context.registry.storage.getManifest(repository, digest)
   if (!build || !found) return { ok: false, message: `${repository} does not hold ${digest}` }

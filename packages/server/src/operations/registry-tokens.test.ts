@@ -119,7 +119,8 @@ describe('access to the vendor registry', () => {
 
   it('takes nothing more from a build that has ended', async () => {
     const registry = rawRegistry(tenant.url, built.bearer)
-    await until('a refusal', async () => (await registry.get(`${REPOSITORY}/tags/list`)) === 401)
+    const refused = until('a refusal', async () => (await registry.get(`${REPOSITORY}/tags/list`)) === 401)
+    expect(await refused).toBe(true)
   })
 
   it('gives a sync one token for one bearer, which reaches the closure of its artifacts', async () => {
