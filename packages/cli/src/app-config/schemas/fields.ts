@@ -105,7 +105,8 @@ function isCron(words: string): boolean {
 
 function parsesAsCron(words: string): boolean {
   try {
-    return new Cron(words, { mode: '5-part' }) !== undefined
+    void new Cron(words, { mode: '5-part' })
+    return true
   } catch {
     return false
   }
