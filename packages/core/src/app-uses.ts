@@ -11,13 +11,18 @@ export interface Uses {
   components: string[]
 }
 
+/** The ways into the data that a text reads; given by those who have parsed it already. */
+export type ReferencesOf = (text: string) => string[][]
+
+const parsedReferences: ReferencesOf = (text) => templateReferences(parseTemplate(text))
+
 /** Throws the TemplateError of the first string that is no template. */
-export function usesOf(value: Json): Uses {
+export function usesOf(value: Json, referencesOf: ReferencesOf = parsedReferences): Uses {
   const inputs = new Set<string>()
   const secrets = new Set<string>()
   const components = new Set<string>()
   for (const text of templatesIn(value)) {
-    for (const path of templateReferences(parseTemplate(text))) {
+    for (const path of referencesOf(text)) {
       const [root, part, ...rest] = path
       if (root === undefined || !STATE_ROOTS.includes(root as (typeof STATE_ROOTS)[number])) continue
       if (part === 'secrets') secrets.add(rest[0] ?? '*')
@@ -39,14 +44,14 @@ export function* templatesIn(value: Json): Generator<string> {
 }
 
 /** The same app, each component depending also on those whose outputs its templates read. */
-export function withTemplateDependencies(app: App): App {
+export function withTemplateDependencies(app: App, referencesOf?: ReferencesOf): App {
   const byName = new Map(
     app.components.flatMap((c) => componentAliases(c).map((name) => [name, c.name] as const)),
   )
   return {
     ...app,
     components: app.components.map((component) => {
-      const used = usesOf(component.config).components.flatMap((name) => byName.get(name) ?? [])
+      const used = usesOf(component.config, referencesOf).components.flatMap((name) => byName.get(name) ?? [])
       const all = new Set([...component.dependencies, ...used.filter((name) => name !== component.name)])
       return { ...component, dependencies: [...all] }
     }),

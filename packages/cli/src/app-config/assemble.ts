@@ -16,6 +16,7 @@ import { OLDER_TYPES } from './schemas/components.ts'
 import { durationSeconds } from './schemas/fields.ts'
 import type * as operations from './schemas/operations.ts'
 import type * as parts from './schemas/parts.ts'
+import { textOf } from './text-of.ts'
 
 type Table = { [key: string]: Json }
 
@@ -51,13 +52,13 @@ function defined<T extends object>(value: { [K in keyof T]: T[K] | undefined }):
 
 /** A component of a file that has been checked. */
 export function toComponent(value: Table, source: ComponentSource | undefined): Component {
-  const type = String(value['type'])
+  const type = textOf(value['type'])
   const helmTimeout = type === 'helm_chart' ? 'timeout' : ''
   const config = Object.entries(value).filter(([key]) => !OWN_FIELDS.has(key) && key !== helmTimeout)
   const settings = toSettings(value, helmTimeout)
   return {
-    name: String(value['name']),
-    type: type === 'plugin' ? String(value['plugin']) : (OLDER_TYPES[type] ?? type),
+    name: textOf(value['name']),
+    type: type === 'plugin' ? textOf(value['plugin']) : (OLDER_TYPES[type] ?? type),
     dependencies: (value['dependencies'] as string[] | undefined) ?? [],
     config: Object.fromEntries(config),
     ...defined<Pick<Component, 'varName' | 'source' | 'settings'>>({
@@ -70,7 +71,10 @@ export function toComponent(value: Table, source: ComponentSource | undefined): 
 
 function toSettings(value: Table, helmTimeout: string): ComponentSettings {
   return defined<ComponentSettings>({
-    labels: value['labels'] === undefined ? undefined : textTable(value['labels'] as Table),
+    labels:
+      value['labels'] === undefined
+        ? undefined
+        : textTable(value['labels'] as { [key: string]: string | number | boolean }),
     toggleable: value['toggleable'] as boolean | undefined,
     defaultEnabled: value['default_enabled'] as boolean | undefined,
     buildTimeoutSeconds: secondsOf(value['build_timeout']),
@@ -185,7 +189,7 @@ export function toAction(
   }
 }
 
-function textTable(table: { [key: string]: unknown }): { [key: string]: string } {
+function textTable(table: { [key: string]: string | number | boolean }): { [key: string]: string } {
   return Object.fromEntries(Object.entries(table).map(([key, value]) => [key, String(value)]))
 }
 

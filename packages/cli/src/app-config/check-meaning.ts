@@ -1,5 +1,6 @@
 import type { Json } from '@tenon/core'
 import type { TomlFile } from './toml-file.ts'
+import { textOf } from './text-of.ts'
 
 type Table = { [key: string]: Json }
 
@@ -59,14 +60,14 @@ function checkComponent(toml: TomlFile, type: string): void {
       toml.problem(
         ['health', 'probes', i],
         `health.probes[${i}].${needed} is missing`,
-        `a ${needed} for type ${String(probe['type'])}`,
+        `a ${needed} for type ${textOf(probe['type'])}`,
       )
   })
 }
 
 function checkAction(toml: TomlFile): void {
   tables(toml.value['triggers']).forEach((trigger, i) => {
-    const type = String(trigger['type'])
+    const type = textOf(trigger['type'])
     const path = ['triggers', i]
     if (type === 'cron' && trigger['cron_schedule'] === undefined && trigger['schedule'] === undefined)
       toml.problem(path, `triggers[${i}].cron_schedule is missing`, 'a cron schedule for type cron')
@@ -90,9 +91,9 @@ const RULE_OPERATIONS: Readonly<Record<string, string[]>> = {
 
 function checkRules(toml: TomlFile): void {
   tables(toml.value['rules']).forEach((rule, i) => {
-    const subject = String(rule['principal']).replace('nuon::', '').split(':')[0] ?? ''
+    const subject = textOf(rule['principal']).replace('nuon::', '').split(':')[0] ?? ''
     const allowed = RULE_OPERATIONS[subject] ?? []
-    if (!allowed.includes(String(rule['operation'])))
+    if (!allowed.includes(textOf(rule['operation'])))
       toml.problem(
         ['rules', i, 'operation'],
         `rules[${i}].operation does not fit ${subject}`,
@@ -103,7 +104,7 @@ function checkRules(toml: TomlFile): void {
 
 function checkInput(toml: TomlFile, input: Table, at: (string | number)[]): void {
   const given = input['default']
-  const expected = DEFAULTS[String(input['type'])]?.(given)
+  const expected = DEFAULTS[textOf(input['type'])]?.(given)
   if (given !== undefined && given !== '' && expected !== undefined)
     toml.problem([...at, 'default'], 'default has a wrong value', expected)
   if (input['internal'] === true && input['user_configurable'] === true)
@@ -117,7 +118,8 @@ function checkInput(toml: TomlFile, input: Table, at: (string | number)[]): void
 /** What a default must be, when it is something else. */
 const DEFAULTS: Readonly<Record<string, (value: Json | undefined) => string | undefined>> = {
   number: (value) => (Number.isFinite(Number(value)) && typeof value !== 'boolean' ? undefined : 'a number'),
-  bool: (value) => (['true', 'false'].includes(String(value)) ? undefined : 'true or false'),
+  bool: (value) =>
+    ['true', 'false', true, false].includes(value as string | boolean) ? undefined : 'true or false',
   json: (value) => (typeof value !== 'string' || parses(value) ? undefined : 'JSON'),
 }
 

@@ -4,6 +4,7 @@ import type { Path } from './locate.ts'
 import { expectOneOf } from './nearest.ts'
 import type { LoadedFile, Parts } from './parts.ts'
 import type { TomlFile } from './toml-file.ts'
+import { textOf } from './text-of.ts'
 
 /** Names that stand for something in another file, and names that are taken twice. */
 export function checkNames(files: readonly LoadedFile[], parts: Parts): void {
@@ -31,7 +32,7 @@ export function checkNames(files: readonly LoadedFile[], parts: Parts): void {
       })
     if (kind.name === 'operation_roles')
       eachOf(value['rules'], (r, i) => {
-        const [, part, name] = /^nuon::(component|action):(.+)$/.exec(String(r['principal'])) ?? []
+        const [, part, name] = /^nuon::(component|action):(.+)$/.exec(textOf(r['principal'])) ?? []
         const names = part === 'component' ? components : actions
         if (name !== undefined && name !== '*') known(toml, ['rules', i, 'principal'], name, part!, names)
       })

@@ -4,6 +4,7 @@ import {
   STATE_ROOTS,
   TemplateError,
   templateReferences,
+  type ReferencesOf,
   type Json,
 } from '@tenon/core'
 import { hasField, walkFields } from './check-file.ts'
@@ -33,8 +34,24 @@ export function knownNames(parts: {
   }
 }
 
+/** What each text reads, parsed once however often it is asked for. */
+export function rememberReferences(): ReferencesOf {
+  const known = new Map<string, string[][]>()
+  return (text) => {
+    let ways = known.get(text)
+    if (!ways) known.set(text, (ways = templateReferences(parseTemplate(text))))
+    return ways
+  }
+}
+
 /** Every template of a file must parse, and use names that the app has. */
-export function checkTemplates(toml: TomlFile, kind: FileKind, known: KnownNames, findings: Findings): void {
+export function checkTemplates(
+  toml: TomlFile,
+  kind: FileKind,
+  known: KnownNames,
+  referencesOf: ReferencesOf,
+  findings: Findings,
+): void {
   const found = [...templateStrings(toml.value, [])]
   if (found.length === 0) return
   const special = new Map<string, 'plain' | 'lenient'>()
@@ -46,7 +63,7 @@ export function checkTemplates(toml: TomlFile, kind: FileKind, known: KnownNames
   for (const [path, text] of found) {
     const how = special.get(path.join('\u0000'))
     if (how === 'plain') continue
-    for (const { inside, message, expected } of mistakesIn(text, known, kind)) {
+    for (const { inside, message, expected } of mistakesIn(text, known, kind, referencesOf)) {
       const place = toml.inString(path, inside)
       if (how === 'lenient') findings.warnings.push({ ...place, message: `${message}; expected ${expected}` })
       else findings.problems.push({ ...place, message, expected })
@@ -60,10 +77,15 @@ interface Mistake {
   expected: string
 }
 
-function* mistakesIn(text: string, known: KnownNames, kind: FileKind): Generator<Mistake> {
+function* mistakesIn(
+  text: string,
+  known: KnownNames,
+  kind: FileKind,
+  referencesOf: ReferencesOf,
+): Generator<Mistake> {
   let ways: string[][]
   try {
-    ways = templateReferences(parseTemplate(text))
+    ways = referencesOf(text)
   } catch (error) {
     if (!(error instanceof TemplateError)) throw error
     const message = error.message.replace(/^template: template:\d+(?::\d+)?: /, '')

@@ -1,7 +1,7 @@
 import { app as appSchema } from '@tenon/protocol'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { z } from 'zod'
-import { folderWith, mistakesIn } from '../testing/app-folder.ts'
+import { folderWith } from '../testing/app-folder.ts'
 import { FULL_APP } from '../testing/full-app.ts'
 import { walkFields } from './check-file.ts'
 import { loadApp, type LoadedApp } from './load-app.ts'
@@ -81,9 +81,7 @@ function describedFields(schema: z.core.$ZodType, path: string[] = [], found = n
 
 let loaded: LoadedApp
 beforeAll(async () => {
-  const folder = await folderWith(FULL_APP)
-  expect(await mistakesIn(folder)).toEqual([])
-  loaded = await loadApp(folder)
+  loaded = await loadApp(await folderWith(FULL_APP))
 })
 
 describe('every field of the reference', () => {

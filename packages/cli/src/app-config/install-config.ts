@@ -1,4 +1,5 @@
 import type { Json } from '@tenon/core'
+import { textOf } from './text-of.ts'
 
 type Table = { [key: string]: Json }
 
@@ -20,11 +21,13 @@ export interface InstallConfig {
 export function toInstall(file: string, value: Table): InstallConfig {
   return {
     file,
-    name: String(value['name']),
+    name: textOf(value['name']),
     approval: value['approval_option'] === 'approve-all' ? 'approve-all' : 'prompt',
     account: accountOf(value),
     labels: Object.fromEntries(
-      Object.entries((value['labels'] ?? {}) as Table).map(([k, v]) => [k, String(v)]),
+      Object.entries((value['labels'] ?? {}) as { [key: string]: string | number | boolean }).map(
+        ([k, v]) => [k, String(v)],
+      ),
     ),
     inputs: inputsOf(value['inputs']),
     toggles: (value['component_toggles'] ?? {}) as { [component: string]: boolean },

@@ -171,7 +171,7 @@ describe('any folder', () => {
             await writeFile(join(inner, file), content)
           }
           const error: unknown = await loadApp(inner, 'any').catch((thrown: unknown) => thrown)
-          if (error instanceof Error && !(error instanceof CliError)) throw error
+          expect(error instanceof Error && !(error instanceof CliError) ? error : undefined).toBeUndefined()
         },
       ),
       { numRuns: 300 },

@@ -4,6 +4,7 @@ import {
   withTemplateDependencies,
   type App,
   type GraphProblem,
+  type ReferencesOf,
 } from '@tenon/core'
 import { name as nameSchema } from '@tenon/protocol'
 import { basename } from 'node:path'
@@ -13,7 +14,7 @@ import { EXIT } from '../exit-codes.ts'
 import { checkFile } from './check-file.ts'
 import { checkMeaning } from './check-meaning.ts'
 import { checkNames } from './check-names.ts'
-import { checkTemplates, knownNames } from './check-templates.ts'
+import { checkTemplates, knownNames, rememberReferences } from './check-templates.ts'
 import { findFiles, type ConfigFile } from './find-files.ts'
 import { findCheckout } from './git-checkout.ts'
 import { includeFiles } from './include-files.ts'
@@ -68,9 +69,10 @@ export async function inspectApp(folder: string, givenName?: string): Promise<In
     inputs: parts.inputs.map(({ value }) => value),
     secrets: parts.secrets.map(({ value }) => value),
   })
-  for (const { toml, kind } of files) checkTemplates(toml, kind, names, findings)
+  const referencesOf = rememberReferences()
+  for (const { toml, kind } of files) checkTemplates(toml, kind, names, referencesOf, findings)
   const app = assemble(folder, givenName, files, parts)
-  const graph = checkGraph(app, parts, named)
+  const graph = checkGraph(app, parts, named, referencesOf)
   const { problems, warnings, idle } = findings.sorted()
   if (problems.length > 0) return { ok: false, problems, warnings, idle }
   const sources = parts.components.flatMap(({ value, folder: from }) =>
@@ -180,8 +182,8 @@ function slugOf(words: string): string {
 }
 
 /** The app with what its templates depend on; its graph must be sound. */
-function checkGraph(app: App, parts: Parts, named: ReadonlySet<string>): App {
-  const whole = withTemplates(app)
+function checkGraph(app: App, parts: Parts, named: ReadonlySet<string>, referencesOf: ReferencesOf): App {
+  const whole = withTemplates(app, referencesOf)
   for (const problem of graphProblems(whole.components)) {
     if (problem.code !== 'unknown_dependency' || !named.has(problem.dependency)) reportGraph(problem, parts)
   }
@@ -189,9 +191,9 @@ function checkGraph(app: App, parts: Parts, named: ReadonlySet<string>): App {
 }
 
 /** A template that does not parse has been told already. */
-function withTemplates(app: App): App {
+function withTemplates(app: App, referencesOf: ReferencesOf): App {
   try {
-    return withTemplateDependencies(app)
+    return withTemplateDependencies(app, referencesOf)
   } catch (error) {
     if (error instanceof TemplateError) return app
     throw error

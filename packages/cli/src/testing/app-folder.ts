@@ -16,6 +16,9 @@ export async function folderWith(files: Record<string, string | Uint8Array>): Pr
 
 export const METADATA = 'version = "v2"\ndisplay_name = "Shop"\ndescription = "A shop"\n'
 
+export const repoTable = (name: string): string =>
+  `[${name}]\nrepo = "acme/parts"\ndirectory = "a/b"\nbranch = "v1"\n`
+
 /** An app with one sound component besides these files. */
 export function appWith(files: Record<string, string | Uint8Array>): Promise<string> {
   return folderWith({

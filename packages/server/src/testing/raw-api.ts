@@ -63,6 +63,7 @@ export function coded(answer: Answer): [status: number, code: string] {
 
 function sampleParam(key: string): string {
   if (key === 'id' || key === 'step') return unknownId()
+  if (key === 'number') return '1'
   return key === 'chain' ? 'server' : 'nobody'
 }
 

@@ -94,9 +94,19 @@ export const cron = z
   .max(200)
   .refine(isCron, 'must be a cron schedule of five parts such as 0 */6 * * * (in UTC)')
 
+const checkedCrons = new Map<string, boolean>()
+
+/** An app repeats few schedules many times, and to parse one is slow. */
 function isCron(words: string): boolean {
+  let valid = checkedCrons.get(words)
+  if (valid === undefined) checkedCrons.set(words, (valid = parsesAsCron(words)))
+  return valid
+}
+
+function parsesAsCron(words: string): boolean {
   try {
-    return new Cron(words, { mode: '5-part' }) !== undefined
+    void new Cron(words, { mode: '5-part' })
+    return true
   } catch {
     return false
   }
