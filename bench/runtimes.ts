@@ -88,6 +88,7 @@ function engineSubject(name: EngineName): Subject {
       const args = [script, '--no-tools', '--dist', programs, '--outdir', dir]
       const image = JSON.parse(execFileSync(process.execPath, args, { encoding: 'utf8' })) as {
         file: string
+        reference: string
         imageId: string
         digest: string
       }
