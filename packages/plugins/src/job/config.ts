@@ -21,6 +21,9 @@ const INHERITED = [
   'NO_PROXY',
   'NODE_EXTRA_CA_CERTS',
   'TENON_LENT_PATHS',
+  // By these a program finds the cluster whose pod it runs in.
+  'KUBERNETES_SERVICE_HOST',
+  'KUBERNETES_SERVICE_PORT',
 ]
 
 export async function readJobConfig(env: Record<string, string | undefined>): Promise<JobConfig> {

@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import type { Json, JobManifest, ManifestOperation } from '@tenon/core'
 import type { RegistryClient } from '@tenon/oci'
 import { jobOutputs, jobResult, type JobContext, type JobResult } from '@tenon/protocol'
-import { asPluginError, canceled, errorLine, PluginError } from '../sdk/errors.ts'
 import { attest } from '../sdk/attest.ts'
+import { asPluginError, canceled, errorLine, isFinal, PluginError } from '../sdk/errors.ts'
 import { createJobApi, type JobApi, type JobApiOptions } from '../sdk/job-api.ts'
 import type { OperationContext, OperationResult } from '../sdk/plugin.ts'
 import { pullFolder } from '../sdk/pull-folder.ts'
@@ -30,7 +30,8 @@ export async function runJob(run: JobRun): Promise<boolean> {
   const result = await workThrough(run).catch((error: unknown): JobResult => {
     const known = run.signal.aborted ? canceled(error) : asPluginError(error)
     run.log(errorLine(known))
-    return { ok: false, message: `${known.message} ${known.remedy}`, data: { code: known.code } }
+    const data = { code: known.code, ...(isFinal(known.code) ? { final: true } : {}) }
+    return { ok: false, message: `${known.message} ${known.remedy}`, data }
   })
   // Not bound to the signal: that the job was stopped is a result too.
   const patience = run.signal.aborted ? LAST_WORDS_MS : run.patienceMs

@@ -26,10 +26,37 @@ export const PLUGIN_ERROR_CODES = [
   'image_unresolved', // an image that is named cannot be pinned to a digest
   'tool_missing', // the job has no program that this work needs
   'tool_failed', // such a program ended with a code that is not 0, or took too long
+  'tool_unfit', // the program is there in a version that does not do
+  'output_missing', // a template names an output that no component has given yet
+  'secret_missing', // a template names a secret or sensitive input that the install does not have
+  'template_invalid', // a template of the configuration cannot be rendered
+  'plan_stale', // what was planned for is not there any more
+  'image_outside_closure', // what would run names an image that did not come with the artifact
+  'cluster_refused', // Kubernetes cannot be reached, or said no
+  'not_deployable', // the type is carried in configurations, and nothing can deploy it yet
+  'policy_invalid', // a policy cannot be read or evaluated
   'canceled',
 ] as const
 
 export type PluginErrorCode = (typeof PLUGIN_ERROR_CODES)[number]
+
+/** The same job would fail again: somebody has to change something first. */
+const FINAL: ReadonlySet<PluginErrorCode> = new Set([
+  'artifact_invalid',
+  'tool_missing',
+  'tool_unfit',
+  'output_missing',
+  'secret_missing',
+  'template_invalid',
+  'plan_stale',
+  'image_outside_closure',
+  'not_deployable',
+  'policy_invalid',
+])
+
+export function isFinal(code: PluginErrorCode): boolean {
+  return FINAL.has(code)
+}
 
 export class PluginError extends Error {
   readonly code: PluginErrorCode
@@ -74,7 +101,7 @@ function oneLine(text: string): string {
 }
 
 /** By name, not by class: a plugin's bundle brings its own copy of this one. */
-function isPluginError(error: unknown): error is PluginError {
+export function isPluginError(error: unknown): error is PluginError {
   return (
     error instanceof Error &&
     error.name === 'PluginError' &&

@@ -1,0 +1,71 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { json } from '@tenon/protocol'
+import { z } from 'zod'
+import { waitForHealth } from '../deploy/health.ts'
+import { componentOperation, type Work } from '../deploy/operation.ts'
+import { complaintOf, toolFailed } from '../deploy/run-tool.ts'
+import { isPluginError, PluginError } from '../sdk/errors.ts'
+import type { JobOutputs } from '../sdk/job-api.ts'
+import type { OperationResult } from '../sdk/plugin.ts'
+import { terraformConfig, type TerraformConfig } from './config.ts'
+import { varArgs, withWorkspace, type Workspace } from './workspace.ts'
+
+const shownOutputs = z.record(z.string(), z.looseObject({ sensitive: z.boolean().default(false), value: json }))
+const FLAGS = ['-input=false', '-no-color', '-auto-approve', '-parallelism=4', '-lock-timeout=60s']
+
+export const deploy = componentOperation(terraformConfig, async (work) =>
+  withWorkspace(work, async (workspace): Promise<OperationResult> => {
+    const { approvedPlan } = work.operation
+    if (approvedPlan === null) await workspace.must(['apply', ...FLAGS, ...varArgs(workspace)])
+    else await applyApproved(work, workspace, approvedPlan)
+    const outputs = await outputsOf(workspace)
+    const problem = await waitForHealth(work, work.health, {
+      cwd: work.workDir,
+      patienceMs: work.manifest.limits.timeoutSeconds * 250,
+    })
+    const names = Object.keys(outputs)
+    const data = { outputs: names, ...(approvedPlan === null ? {} : { plan: approvedPlan }) }
+    if (problem !== undefined) return { ok: false, message: `Applied, but ${problem}`, data, outputs }
+    const message = names.length === 0 ? 'Applied.' : `Applied; outputs: ${names.join(', ')}.`
+    return { ok: true, message, data, outputs }
+  }),
+)
+
+export const destroy = componentOperation(terraformConfig, async (work) =>
+  withWorkspace(work, async (workspace): Promise<OperationResult> => {
+    await workspace.must(['destroy', ...FLAGS, ...varArgs(workspace)])
+    return { ok: true, message: 'Destroyed.', data: {} }
+  }),
+)
+
+/** Exactly the plan that was approved, or nothing: a state that moved on since makes it worthless. */
+async function applyApproved(work: Work<TerraformConfig>, workspace: Workspace, digest: string): Promise<void> {
+  const file = join(work.workDir, 'approved.tfplan')
+  await writeFile(file, await approvedPlanOf(work, digest), { mode: 0o600 })
+  const args = ['apply', ...FLAGS, file]
+  const end = await workspace.run(args)
+  if (end.code === 0) return
+  if (/saved plan is stale|plan.*stale/i.test(end.stderr)) throw stale(digest, complaintOf(end))
+  throw toolFailed({ program: 'terraform', args }, end)
+}
+
+async function approvedPlanOf(work: Work<TerraformConfig>, digest: string): Promise<Uint8Array> {
+  try {
+    return await work.api.plan(digest)
+  } catch (error) {
+    if (isPluginError(error) && error.code === 'job_api_refused') throw stale(digest, error.message)
+    throw error
+  }
+}
+
+function stale(digest: string, why: string): PluginError {
+  const message = `The approved plan ${digest} cannot be applied any more: ${why}`
+  return new PluginError('plan_stale', message, 'Plan again and approve the new plan.')
+}
+
+async function outputsOf(workspace: Workspace): Promise<JobOutputs> {
+  const { stdout } = await workspace.must(['output', '-json', '-no-color'], { isLogged: false })
+  const entries = Object.entries(shownOutputs.parse(JSON.parse(stdout)))
+  return Object.fromEntries(entries.map(([name, { sensitive, value }]) => [name, { sensitive, value }]))
+}
