@@ -100,6 +100,8 @@ export function createJobApi(options: JobApiOptions): JobApi {
     await send(options, { method: 'PUT', path, body })
   }
   const part = encodeURIComponent
+  // A Terraform that was told to stop still has its state to write and its lock to give back.
+  const { signal: _, ...unstoppable } = options
   const credential = (kind: string): Call => ({
     method: 'POST',
     path: `/v1/credentials/${kind}`,
@@ -128,7 +130,7 @@ export function createJobApi(options: JobApiOptions): JobApi {
       return put(`/v1/outputs${of}`, jobOutputs.parse(outputs))
     },
     putResult: (result) => put('/v1/result', jobResult.parse(result)),
-    terraformState: (call) => send(options, stateCall(call)),
+    terraformState: (call) => send(unstoppable, stateCall(call)),
     putPlan: async (component, plan) => {
       const of = component === null ? '' : `?component=${part(component)}`
       const call: Call = { method: 'PUT', path: `/v1/plans${of}`, body: plan, timeoutMs: BYTES_TIMEOUT_MS }

@@ -16,6 +16,7 @@ import {
   type JobResult,
 } from '@tenon/protocol'
 import type { Attestation, JobOutputs, RegistryCredential } from '../sdk/job-api.ts'
+import type { TestStore } from './test-store.ts'
 
 /** What the agent knows and hears of one job. */
 export interface JobRecord {
@@ -31,6 +32,8 @@ export interface JobRecord {
   progress: { message: string; fraction: number | null }[]
   putOutputs: JobOutputs | undefined
   result: JobResult | undefined
+  /** Terraform's state and saved plans; an agent without an install has none. */
+  store?: TestStore
 }
 
 export interface JobApiServer {
@@ -77,6 +80,7 @@ async function answer(
     const error = { code: 'unauthorized', message: 'no such job', remedy: 'Use its token.', requestId: 'r' }
     return send(response, 401, { error })
   }
+  if (await record.store?.answer(request, response)) return
   const body: unknown = await readBody(request)
   const [, secret] = /^GET \/v1\/secrets\/(.+)$/.exec(call) ?? []
   const [, component] = /^GET \/v1\/outputs\/(.+)$/.exec(call) ?? []
@@ -101,7 +105,7 @@ async function answer(
     return send(response, 200, joinCredential.parse(credential))
   }
   if (call === 'PUT /v1/progress') record.progress.push(jobProgress.parse(body))
-  else if (/^PUT \/v1\/outputs(\?component=[a-z]+)?$/.test(call)) record.putOutputs = jobOutputs.parse(body)
+  else if (/^PUT \/v1\/outputs(\?component=[a-z0-9_-]+)?$/.test(call)) record.putOutputs = jobOutputs.parse(body)
   else if (call === 'PUT /v1/result') record.result = jobResult.parse(body)
   else return send(response, 404, { error: { code: 'not_found', message: `no ${call}`, requestId: 'r' } })
   send(response, 200, {})
