@@ -1,11 +1,13 @@
 import { pluginDescription } from '@tenon/protocol'
 import type { Plugin } from '../sdk/plugin.ts'
 import { build } from './build.ts'
+import { deploy, destroy } from './deploy.ts'
+import { plan, status } from './plan.ts'
 import description from './plugin.json' with { type: 'json' }
 
 /** The component type `helm_chart`: a chart, packed as Helm's own OCI artifact. */
 const helmChartPlugin: Plugin = {
   description: pluginDescription.parse(description),
-  operations: { build },
+  operations: { build, plan, deploy, destroy, status },
 }
 export default helmChartPlugin

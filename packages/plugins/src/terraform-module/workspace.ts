@@ -6,7 +6,7 @@ import type { Work } from '../deploy/operation.ts'
 import { runTool, toolFailed, type ToolEnd, type ToolRun } from '../deploy/run-tool.ts'
 import { openStateBridge } from '../sdk/state-bridge.ts'
 import type { TerraformConfig } from './config.ts'
-import { MODULE_FOLDER, PROVIDERS_FOLDER } from './layout.ts'
+import { readLayout } from './layout.ts'
 import { findTerraform } from './version.ts'
 import { declaredTypes, typedVars } from './variables.ts'
 
@@ -25,10 +25,10 @@ export async function withWorkspace<T>(
   use: (workspace: Workspace) => Promise<T>,
 ): Promise<T> {
   const artifact = await work.artifact('artifact', { artifactType: MEDIA_TYPES.terraformModule })
-  const folder = join(artifact, MODULE_FOLDER)
+  const { module: folder, providers } = await readLayout(artifact)
   const varFiles = await writeVariables(work, folder)
   await writeFile(join(folder, 'tenon_backend_override.tf'), 'terraform {\n  backend "http" {}\n}\n')
-  const settings = { ...(await cliSettings(work, join(artifact, PROVIDERS_FOLDER))), ...ownEnv(work.component) }
+  const settings = { ...(await cliSettings(work, providers)), ...ownEnv(work.component) }
   const program = await findTerraform(work, work.component.terraform_version, { cwd: folder, env: settings })
   const bridge = await openStateBridge({ api: work.api, log: work.log })
   try {

@@ -156,5 +156,8 @@ export async function pushModule(
   files: Record<string, string>,
 ): Promise<{ repository: string; digest: string }> {
   const repository = 'apps/shop/module'
-  return { repository, digest: await world.push(registry, repository, files, MEDIA_TYPES.terraformModule) }
+  const placed = Object.entries(files).map(([path, content]) => [`module/${path}`, content] as const)
+  const layout = { 'tenon.json': JSON.stringify({ module: 'module', providers: 'providers' }) }
+  const content = { ...Object.fromEntries(placed), ...layout }
+  return { repository, digest: await world.push(registry, repository, content, MEDIA_TYPES.terraformModule) }
 }

@@ -1,0 +1,51 @@
+import { parseObjects, type KubeObject } from '../kubernetes/objects.ts'
+import { baseOf } from '../deploy/saved-plan.ts'
+import { historyOf, type Helm, type Revision } from './helm.ts'
+
+export interface Release {
+  history: Revision[]
+  /** The revision that is in force. */
+  deployed: Revision | undefined
+  /** Status of a half done operation that nobody finishes. */
+  stuck: string | undefined
+  objects: KubeObject[]
+}
+
+export async function readRelease(helm: Helm): Promise<Release> {
+  const history = await historyOf(helm)
+  const last = history.at(-1)
+  const deployed = history.findLast(({ status }) => status === 'deployed')
+  const isStuck = last !== undefined && (last.status.startsWith('pending-') || last.status === 'uninstalling')
+  const args = ['get', 'manifest', helm.release, '--revision', String(deployed?.revision ?? 0)]
+  const objects = deployed === undefined ? [] : parseObjects(await helm.must(args), 'the release')
+  return { history, deployed, stuck: isStuck ? last.status : undefined, objects }
+}
+
+export function releaseBase({ objects }: Release): string {
+  return baseOf(objects)
+}
+
+/** An operation that died half way leaves the release locked; one change at a time is ours to hold, so nobody is there. */
+export async function recoverRelease(helm: Helm, release: Release): Promise<string | undefined> {
+  const { stuck, history, deployed } = release
+  const last = history.at(-1)
+  if (stuck === undefined || last === undefined) return undefined
+  const { release: name, namespace, work } = helm
+  const good = deployed ?? history.findLast(({ status }) => status === 'superseded')
+  let how: string
+  if (stuck === 'uninstalling' || history.length === 1) {
+    await helm.must(['uninstall', name, '--ignore-not-found', '--wait', '--timeout', '3m'], { isLogged: true })
+    how = 'removed'
+  } else if (good !== undefined) {
+    await helm.must(['rollback', name, String(good.revision), '--timeout', '3m'], { isLogged: true })
+    how = `rolled back to revision ${good.revision}`
+  } else {
+    const kind = work.component.storage_driver.startsWith('configmap') ? 'configmap' : 'secret'
+    const record = `sh.helm.release.v1.${name}.v${last.revision}`
+    await helm.cluster.must(['delete', kind, record, '-n', namespace, '--ignore-not-found'])
+    how = `forgotten (revision ${last.revision})`
+  }
+  const words = `The release ${name} was left in ${stuck} by an earlier operation; it was ${how}.`
+  work.log(words)
+  return words
+}

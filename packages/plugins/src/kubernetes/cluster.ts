@@ -1,0 +1,64 @@
+import { join } from 'node:path'
+import { complaintOf, findTool, runTool, type ToolContext, type ToolEnd } from '../deploy/run-tool.ts'
+import { PluginError } from '../sdk/errors.ts'
+import type { OperationContext } from '../sdk/plugin.ts'
+import { parseObjects, type KubeObject } from './objects.ts'
+
+/** The install's cluster, through kubectl: it knows every way in which clusters are logged in to. */
+export interface Cluster {
+  /** For helm and for scripts too. */
+  env: Record<string, string>
+  kubectl(args: string[], input?: string): Promise<ToolEnd>
+  /** As `kubectl`; an answer that is a refusal is an error that says so. */
+  must(args: string[], input?: string): Promise<string>
+  /** `kubectl get … -o json`; what is not there, or of a kind that is not there, is left out. */
+  get(args: string[]): Promise<KubeObject[]>
+}
+
+const TIMEOUT_MS = 120_000
+
+export type ClusterContext = ToolContext & Pick<OperationContext, 'job' | 'workDir'>
+
+export async function openCluster(context: ClusterContext): Promise<Cluster> {
+  const program = await findTool(context, 'kubectl')
+  const env = clusterEnv(context)
+  const kubectl: Cluster['kubectl'] = (args, input) =>
+    runTool(context, {
+      program,
+      args,
+      cwd: context.workDir,
+      env,
+      timeoutMs: TIMEOUT_MS,
+      ...(input === undefined ? {} : { input }),
+    })
+  const must: Cluster['must'] = async (args, input) => {
+    const end = await kubectl(args, input)
+    if (end.code === 0) return end.stdout
+    throw refused(args[0] ?? '', end)
+  }
+  return {
+    env,
+    kubectl,
+    must,
+    get: async (args) => {
+      const end = await kubectl(['get', '-o', 'json', '--ignore-not-found', ...args])
+      if (end.code !== 0 && !isAbsent(end.stderr)) throw refused('get', end)
+      return end.stdout.trim() === '' ? [] : parseObjects(end.stdout, 'the answer of the cluster')
+    },
+  }
+}
+
+/** Inside a cluster a pod's own service account is the access; elsewhere the file that was lent to jobs. */
+export function clusterEnv({ job, workDir }: Pick<ClusterContext, 'job' | 'workDir'>): Record<string, string> {
+  const cache = { KUBECACHEDIR: join(workDir, 'kubectl') }
+  return job.kubeconfig === undefined ? cache : { ...cache, KUBECONFIG: job.kubeconfig }
+}
+
+function isAbsent(complaint: string): boolean {
+  return /doesn't have a resource type|\(NotFound\)|no matches for kind/.test(complaint)
+}
+
+export function refused(what: string, end: ToolEnd): PluginError {
+  const remedy = "Check that the cluster runs and what the jobs' account may do there, then try again."
+  return new PluginError('cluster_refused', `The cluster refused ${what}: ${complaintOf(end)}`, remedy)
+}

@@ -1,0 +1,113 @@
+import type { KubeObject } from './objects.ts'
+import type { Trouble } from './readiness.ts'
+
+export interface LogsOf {
+  namespace: string
+  pod: string
+  container?: string
+  /** Of the run before the present one. */
+  previous: boolean
+}
+
+/** So often a container may crash while what it needs comes up. */
+const FINAL_RESTARTS = 3
+
+type Fields = { [key: string]: unknown }
+
+/** The reason out of the cluster why a pod is not ready; undefined where it tells none yet. */
+export function podTrouble(pod: KubeObject, events: readonly KubeObject[]): Trouble | undefined {
+  const status = fields(pod['status'])
+  const own = events.filter((event) => fields(fields(event)['involvedObject'])['uid'] === pod.metadata.uid)
+  const containers = [...list(status['initContainerStatuses']), ...list(status['containerStatuses'])]
+  for (const container of containers) {
+    const trouble = containerTrouble(pod, container, own)
+    if (trouble) return trouble
+  }
+  if (status['phase'] === 'Failed') {
+    const why = String(status['message'] ?? status['reason'] ?? 'its containers ended')
+    return { ...about(pod, 'failed', `failed: ${why}`, 0), logsOf: { ...place(pod), previous: false } }
+  }
+  const scheduled = list(status['conditions']).find(({ type }) => type === 'PodScheduled')
+  if (scheduled?.['status'] === 'False') {
+    const why = `cannot be placed on a node: ${String(scheduled['message'] ?? scheduled['reason'])}`
+    // A cluster that grows by itself takes minutes for a new node.
+    return about(pod, 'scheduling', why, Infinity)
+  }
+  const stuck = own.findLast((event) => /^(FailedMount|FailedAttachVolume|FailedCreatePodSandBox)$/.test(text(event, 'reason')))
+  return stuck ? about(pod, 'start', `does not start: ${text(stuck, 'message')}`, Infinity) : undefined
+}
+
+function containerTrouble(pod: KubeObject, container: Fields, events: KubeObject[]): Trouble | undefined {
+  const name = String(container['name'])
+  const state = fields(container['state'])
+  const waits = fields(state['waiting'])
+  const reason = String(waits['reason'] ?? '')
+  const said = String(waits['message'] ?? '')
+  switch (reason) {
+    case 'ErrImagePull':
+    case 'ImagePullBackOff': {
+      const failed = events.findLast((event) => text(event, 'reason') === 'Failed' && /pull/i.test(text(event, 'message')))
+      const why = failed ? text(failed, 'message') : said
+      return about(pod, 'image', `cannot have the image ${String(container['image'])} (${reason}): ${why}`, 10_000)
+    }
+    case 'InvalidImageName':
+    case 'ErrImageNeverPull':
+      return about(pod, 'image', `cannot have the image ${String(container['image'])} (${reason}): ${said}`, 0)
+    case 'CreateContainerConfigError':
+    case 'CreateContainerError':
+    case 'RunContainerError':
+      return about(pod, 'container', `cannot start the container ${name} (${reason}): ${said}`, 15_000)
+    case 'CrashLoopBackOff':
+      return crash(pod, container, events, reason)
+    default:
+  }
+  const restarts = Number(container['restartCount'] ?? 0)
+  if (restarts >= FINAL_RESTARTS && container['ready'] !== true) return crash(pod, container, events, 'restarts')
+  return state['running'] !== undefined && container['ready'] === false ? notReady(pod, name, events) : undefined
+}
+
+function crash(pod: KubeObject, container: Fields, events: KubeObject[], reason: string): Trouble {
+  const name = String(container['name'])
+  const restarts = Number(container['restartCount'] ?? 0)
+  const last = fields(fields(container['lastState'])['terminated'])
+  const ended = last['exitCode'] === undefined ? '' : ` with code ${String(last['exitCode'])}`
+  const why = last['reason'] === undefined || last['reason'] === 'Error' ? '' : ` (${String(last['reason'])})`
+  const probe = events.findLast((event) => /^(Liveness|Startup) probe failed/.test(text(event, 'message')))
+  const probed = probe ? `; ${text(probe, 'message').trim()}` : ''
+  const words = `crashes (${reason}): its container ${name} ended${ended}${why}, ${restarts} restarts${probed}`
+  const patienceMs = restarts >= FINAL_RESTARTS ? 0 : Infinity
+  return { ...about(pod, 'crash', words, patienceMs), logsOf: { ...place(pod), container: name, previous: true } }
+}
+
+function notReady(pod: KubeObject, container: string, events: KubeObject[]): Trouble | undefined {
+  const probe = events.findLast((event) => text(event, 'reason') === 'Unhealthy')
+  if (probe === undefined) return undefined
+  return about(pod, 'probe', `is not ready, its container ${container}: ${text(probe, 'message').trim()}`, Infinity)
+}
+
+function about(pod: KubeObject, kind: string, words: string, patienceMs: number): Trouble {
+  const { namespace, name } = pod.metadata
+  return { kind: `${kind} of ${ownerOf(pod)}`, reason: `the pod ${namespace ?? 'default'}/${name} ${words}`, patienceMs }
+}
+
+/** Pods come and go; what makes them stays. */
+function ownerOf(pod: KubeObject): string {
+  return pod.metadata.ownerReferences?.[0]?.uid ?? pod.metadata.name
+}
+
+function place(pod: KubeObject): { namespace: string; pod: string } {
+  return { namespace: pod.metadata.namespace ?? 'default', pod: pod.metadata.name }
+}
+
+function text(event: KubeObject, key: 'reason' | 'message'): string {
+  const value = event[key]
+  return typeof value === 'string' ? value : ''
+}
+
+function fields(value: unknown): Fields {
+  return typeof value === 'object' && value !== null ? (value as Fields) : {}
+}
+
+function list(value: unknown): Fields[] {
+  return Array.isArray(value) ? (value as Fields[]) : []
+}
