@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import type { ToolEnd } from '../deploy/run-tool.ts'
 import { canceled } from '../sdk/errors.ts'
 import type { Cluster, ClusterContext } from './cluster.ts'
 import { addressOf, keyOf, type KubeObject } from './objects.ts'
@@ -111,8 +112,13 @@ async function withLogs(cluster: Cluster, trouble: Trouble, waitedMs?: number): 
   if (trouble.logsOf === undefined) return `${trouble.reason}${waited}`
   const { namespace, pod, container, previous } = trouble.logsOf
   const args = ['logs', '-n', namespace, pod, '--tail=10', ...(container === undefined ? [] : ['-c', container])]
-  let end = await cluster.kubectl([...args, ...(previous ? ['--previous'] : [])])
-  if (end.code !== 0 && previous) end = await cluster.kubectl(args)
-  const said = end.code === 0 ? end.stdout.trim() : ''
+  // The run before may be swept away just when the next one has begun; that one has often said the same by now.
+  let said = previous ? wordsOf(await cluster.kubectl([...args, '--previous'])) : ''
+  if (said === '') said = wordsOf(await cluster.kubectl(args))
   return `${trouble.reason}${waited}${said === '' ? '' : `; its last words: ${said.slice(-MAX_LOG_CHARS)}`}`
+}
+
+function wordsOf({ code, stdout }: ToolEnd): string {
+  const isNone = code !== 0 || /^unable to retrieve container logs/.test(stdout)
+  return isNone ? '' : stdout.trim()
 }

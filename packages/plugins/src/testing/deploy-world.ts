@@ -41,7 +41,7 @@ export interface DeployWorld {
 export interface DeploySettings {
   types: PluginName[]
   /** PATH of the jobs. */
-  path?: string
+  path?: (world: JobWorld) => Promise<string>
   kubeconfig?: string
 }
 
@@ -51,7 +51,8 @@ export async function createDeployWorld(settings: DeploySettings): Promise<Deplo
   const registry = await world.registry({ authorize: async () => ({ ok: true }) })
   const plugins = new Map<string, ManifestOperation['plugin']>()
   for (const type of settings.types) plugins.set(type, await world.pushPlugin(registry, type))
-  const state = { settings, world, registry, plugins, store: new TestStore(), outputs: {} }
+  const path = await settings.path?.(world)
+  const state: State = { settings, path, world, registry, plugins, store: new TestStore(), outputs: {} }
   return {
     world,
     registry,
@@ -74,6 +75,7 @@ export async function createDeployWorld(settings: DeploySettings): Promise<Deplo
 }
 
 interface State {
+  path: string | undefined
   settings: DeploySettings
   world: JobWorld
   registry: TestRegistry
@@ -115,7 +117,7 @@ async function startOne(state: State, operation: ManifestOperation['operation'],
     },
   )
   Object.assign(api.record.manifest.limits, { timeoutSeconds: given.timeoutSeconds ?? 300, graceSeconds: 20 })
-  const job = await world.startJob(api, settings.path === undefined ? {} : { PATH: settings.path })
+  const job = await world.startJob(api, state.path === undefined ? {} : { PATH: state.path })
   return { job, api }
 }
 
