@@ -21,11 +21,13 @@ export const entries = {
 export const plugins = {
   script: 'script',
   'sandbox-local': 'sandbox-local',
+  action: 'action',
   container_image: 'container-image',
   docker_build: 'docker-build',
   helm_chart: 'helm-chart',
   kubernetes_manifest: 'kubernetes-manifest',
   plugin: 'plugin-build',
+  pulumi: 'pulumi',
   terraform_module: 'terraform-module',
 }
 

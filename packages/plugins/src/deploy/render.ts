@@ -18,7 +18,7 @@ export interface Rendered {
   masker: Masker
 }
 
-/** Renders the operation's configuration over what the install knows; `only` names the fields that are needed. */
+/** Renders the operation's configuration over what the install knows; `only` names what is needed (`a`, or `a.b`). */
 export async function renderOperation(context: OperationContext, only?: readonly string[]): Promise<Rendered> {
   const config = readConfig(context.operation, componentJobConfig)
   const masker = new Masker()
@@ -31,12 +31,12 @@ export async function renderOperation(context: OperationContext, only?: readonly
     sandbox: config.sandbox,
     components: await componentsOf(context, config, masker),
   })
-  const wanted = Object.entries(config.component).filter(([key]) => only === undefined || only.includes(key))
+  const wanted = only === undefined ? config.component : pick(config.component, only)
   const isWhole = only === undefined
   const rendered = renderOrExplain(config, () =>
     renderConfig(
       {
-        component: Object.fromEntries(wanted),
+        component: wanted,
         overrides: isWhole ? config.overrides : {},
         health: isWhole ? (config.health as Json) : null,
       },
@@ -140,4 +140,16 @@ async function absentIsFine<T>(ask: () => Promise<T>): Promise<T | undefined> {
 
 function capital(text: string): string {
   return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`
+}
+
+function pick(values: Values, paths: readonly string[]): Values {
+  const picked: Values = {}
+  for (const [key, value] of Object.entries(values)) {
+    const inner = paths.filter((path) => path.startsWith(`${key}.`)).map((path) => path.slice(key.length + 1))
+    if (paths.includes(key)) picked[key] = value
+    else if (inner.length > 0 && typeof value === 'object' && value !== null && !Array.isArray(value)) {
+      picked[key] = pick(value, inner)
+    }
+  }
+  return picked
 }

@@ -3,6 +3,7 @@ import { closeImages } from '../deploy/closure.ts'
 import { knownImages } from '../deploy/images.ts'
 import { toolFailed } from '../deploy/run-tool.ts'
 import { parseObjects, type KubeObject } from '../kubernetes/objects.ts'
+import { withProtocols } from '../kubernetes/ports.ts'
 import { valuesArgs, type Chart, type Helm } from './helm.ts'
 
 const dryRun = z.looseObject({
@@ -25,7 +26,7 @@ export async function renderChart(helm: Helm, chart: Chart, isPending: boolean):
     : await renderOverRelease(helm, chart, values)
   const crds = parseObjects(await helm.must(['show', 'crds', chart.folder]), 'the CRDs of the chart')
   const known = await knownImages(helm.work, helm.work.config)
-  const all = closeImages([...objects, ...hooks], known)
+  const all = closeImages(withProtocols([...objects, ...hooks]), known)
   const closed = all.objects
   return {
     objects: closed.slice(0, objects.length),

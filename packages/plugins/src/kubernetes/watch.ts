@@ -6,6 +6,8 @@ import { addressOf, keyOf, type KubeObject } from './objects.ts'
 import { troubleOf, WATCHED, type Seen, type Trouble } from './readiness.ts'
 
 const PAUSE_MS = 1000
+/** A container without a probe counts as ready until it crashes, so one look is not enough. */
+const STABLE_MS = 4000
 const MAX_LOG_CHARS = 1000
 
 export interface WatchOptions {
@@ -26,19 +28,22 @@ export async function waitUntilReady(
   const giveUp = Date.now() + options.timeoutMs
   const since = new Map<string, number>()
   let told = ''
+  let goodSince: number | undefined
   for (;;) {
     if (context.signal.aborted) throw canceled()
     const troubles = await look(cluster, watched, options.namespace)
     const now = Date.now()
     for (const kind of since.keys()) if (!troubles.some((trouble) => trouble.kind === kind)) since.delete(kind)
     for (const { kind } of troubles) if (!since.has(kind)) since.set(kind, now)
-    if (troubles.length === 0) return undefined
+    goodSince = troubles.length === 0 ? (goodSince ?? now) : undefined
+    if (goodSince !== undefined && now - goodSince >= STABLE_MS) return undefined
     const isOver = ({ kind, patienceMs }: Trouble) => now - (since.get(kind) ?? now) >= patienceMs
     const final = troubles.find(isOver)
     if (final) return withLogs(cluster, final)
-    if (now >= giveUp) return withLogs(cluster, troubles[0]!, options.timeoutMs)
+    const [worst] = troubles
+    if (now >= giveUp && worst) return withLogs(cluster, worst, options.timeoutMs)
     const words = `waiting: ${troubles.map(({ reason }) => reason).slice(0, 3).join('; ')}`
-    if (words !== told) context.log((told = words))
+    if (worst && words !== told) context.log((told = words))
     await delay(PAUSE_MS, undefined, { signal: context.signal }).catch((cause: unknown) => {
       throw canceled(cause)
     })

@@ -29,7 +29,7 @@ export async function readShellResult(out: string): Promise<ShellResultFile> {
 }
 
 /** Neither follows a link nor waits for a pipe, and never reads past its bound. Absent: undefined. */
-async function readUntrustedJson(path: string): Promise<unknown> {
+export async function readUntrustedJson(path: string): Promise<unknown> {
   const file = path.slice(path.lastIndexOf('/') + 1)
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK
   const handle = await open(path, flags).catch((error: NodeJS.ErrnoException) => {

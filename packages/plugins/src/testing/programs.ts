@@ -17,11 +17,13 @@ const PROGRAMS = {
 const PLUGINS = {
   script: 'script',
   'sandbox-local': 'sandbox-local',
+  action: 'action',
   container_image: 'container-image',
   docker_build: 'docker-build',
   helm_chart: 'helm-chart',
   kubernetes_manifest: 'kubernetes-manifest',
   plugin: 'plugin-build',
+  pulumi: 'pulumi',
   terraform_module: 'terraform-module',
 }
 export type PluginName = keyof typeof PLUGINS
