@@ -6,8 +6,8 @@ import { MASKED, type Masker } from './masking.ts'
 export type PlanChange = PlanResult['changes'][number]
 
 const MAX_CHANGES = 200
-/** The result travels to the server in one frame with everything else about the job. */
-const MAX_VALUES_BYTES = 262_144
+/** A report has room for 262,144 bytes in all. */
+const MAX_VALUES_BYTES = 98_304
 const MAX_VALUE_BYTES = 16_384
 
 export interface PlanFacts {
@@ -22,7 +22,7 @@ export interface PlanFacts {
 export function planOf(facts: PlanFacts, masker: Masker): PlanResult {
   let room = MAX_VALUES_BYTES
   const fits = (value: Json | undefined) => {
-    const size = value === undefined ? 0 : JSON.stringify(value).length
+    const size = value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value))
     if (size > MAX_VALUE_BYTES || size > room) return false
     room -= size
     return true

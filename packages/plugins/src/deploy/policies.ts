@@ -31,7 +31,7 @@ export interface PolicyFacts {
   component: Json
 }
 
-const MAX_FINDINGS = 200
+const MAX_FINDINGS = 60
 const MAX_MS = 2000
 
 /** What the policies say of a plan. A policy that cannot be evaluated is an error, never a pass. */
@@ -73,7 +73,7 @@ function ask(name: string, given: Rule, facts: Record<string, unknown>, maxMs: n
     if (typeof speaks !== 'boolean') throw unusable(name, `does not answer true or false: ${condition}`)
     if (!speaks) continue
     const said = given.message === undefined ? condition : evaluate(given.message, variables)
-    findings.push({ policy: name, outcome, message: String(said).slice(0, 1000) })
+    findings.push({ policy: name, outcome, message: String(said).slice(0, 500) })
     if (findings.length >= MAX_FINDINGS) break
   }
   return findings

@@ -1,0 +1,108 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createDeployWorld, type DeployWorld, type Given } from '../testing/deploy-world.ts'
+import { kubeconfig, kubectl, pathWith, pushBusybox, whyNoCluster } from '../testing/kubernetes.ts'
+
+const absent = whyNoCluster()
+const MARKER = 'marker-secret-7be001'
+
+describe('an image as a component', () => {
+  let deploys: DeployWorld
+  const digest = `sha256:${'a'.repeat(64)}`
+
+  beforeAll(async () => {
+    deploys = await createDeployWorld({ types: ['container_image'] })
+  }, 60_000)
+  afterAll(() => deploys?.close())
+
+  it('gives others its name in the install registry, and changes only with its digest', async () => {
+    const given: Given = { type: 'container_image', config: {}, artifact: { repository: 'apps/shop/redis', digest } }
+    expect(await deploys.run('plan', given)).toMatchObject({ ok: true, data: { plan: { hasChanges: true } } })
+    const done = await deploys.run('deploy', given)
+    const host = new URL(deploys.registry.server.url).host
+    expect(done.outputs?.['image']?.value).toEqual({
+      registry: host,
+      repository: `${host}/apps/shop/redis`,
+      digest,
+      tag: 'sha256-aaaaaaaaaaaaaaaa',
+      reference: `${host}/apps/shop/redis@${digest}`,
+    })
+    expect(await deploys.run('plan', given)).toMatchObject({ data: { plan: { hasChanges: false } } })
+    const other = { repository: 'apps/shop/redis', digest: `sha256:${'b'.repeat(64)}` }
+    expect(await deploys.run('plan', { ...given, artifact: other })).toMatchObject({
+      data: { plan: { hasChanges: true } },
+    })
+    expect((await deploys.run('destroy', given)).ok).toBe(true)
+  })
+})
+
+describe.skipIf(absent)(`an image as a service on Kubernetes${absent ? ` (skipped: ${absent})` : ''}`, () => {
+  let deploys: DeployWorld
+  let given: Given
+  const namespace = `service-${process.pid}`
+
+  beforeAll(async () => {
+    deploys = await createDeployWorld({
+      types: ['docker_build'],
+      kubeconfig: kubeconfig(),
+      path: (world) => pathWith(world, { kubectl: 'kubectl' }),
+    })
+    const { world, registry } = deploys
+    const digest = await pushBusybox(world, registry, 'apps/shop/api')
+    given = {
+      component: 'web_api',
+      type: 'docker_build',
+      artifact: { repository: 'apps/shop/api', digest },
+      secrets: { key: MARKER },
+      timeoutSeconds: 120,
+      config: {
+        service: {
+          namespace,
+          port: 8000,
+          health_path: '/index.html',
+          env: { KEY: '{{ .nuon.secrets.key }}' },
+          command: ['/bin/sh', '-c', 'cd /tmp; echo "key ${#KEY}" > index.html; exec /bin/busybox httpd -f -p 8000'],
+        },
+      },
+    }
+  }, 120_000)
+  afterAll(async () => {
+    await kubectl('delete', 'namespace', namespace, '--ignore-not-found', '--wait=false')
+    await deploys?.close()
+  })
+
+  it('runs with its environment, is probed, and goes without a trace', async () => {
+    const planned = await deploys.run('plan', given)
+    expect(planned.message).toBe('3 to create.')
+    const done = await deploys.run('deploy', given)
+    expect(done.ok, done.message).toBe(true)
+    expect(done.outputs).toMatchObject({ host: { value: `web-api.${namespace}.svc` }, port: { value: 8000 } })
+    expect(planned.told + done.told + done.log).not.toContain(MARKER)
+    const address = await kubectl('get', 'service', 'web-api', '-n', namespace, '-o', 'jsonpath={.spec.clusterIP}')
+    expect(await (await fetch(`http://${address}:8000/index.html`)).text()).toBe(`key ${MARKER.length}\n`)
+    const changed = await deploys.run('plan', { ...given, secrets: { key: `${MARKER}-2` } })
+    expect(changed.data).toMatchObject({ plan: { counts: { create: 0, update: 2, delete: 0 } } })
+    expect(changed.told).not.toContain(MARKER)
+    expect((await deploys.run('destroy', given)).ok).toBe(true)
+    expect(await kubectl('get', 'namespace', namespace, '--ignore-not-found')).toBe('')
+  }, 240_000)
+
+  it('is not well while its own health probes fail, and says which', async () => {
+    let isUp = false
+    const server = createServer((_request, response) => response.writeHead(isUp ? 200 : 503).end())
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const { port } = server.address() as AddressInfo
+    const url = `http://127.0.0.1:${port}/`
+    const probes = [{ name: 'front', type: 'http' as const, url }]
+    const health = { probes, blockDeploy: true, stabilizationSeconds: 1 }
+    const probed = { ...given, more: { health }, timeoutSeconds: 60 }
+    const failed = await deploys.run('deploy', probed)
+    expect(failed).toMatchObject({ ok: false })
+    expect(failed.message).toContain(`the probe front failed: ${url} answers 503`)
+    isUp = true
+    expect((await deploys.run('deploy', probed)).ok).toBe(true)
+    expect((await deploys.run('destroy', given)).ok).toBe(true)
+    await new Promise((resolve) => server.close(resolve))
+  }, 240_000)
+})
