@@ -17,6 +17,7 @@ import { addJobs } from './commands/jobs.ts'
 import { addLogin } from './commands/login.ts'
 import { addLogs } from './commands/logs.ts'
 import { addRegistry } from './commands/registry.ts'
+import { addPlugins } from './commands/plugins.ts'
 import { addRuns } from './commands/runs.ts'
 import { addSchema } from './commands/schema.ts'
 import { addServer } from './commands/server.ts'
@@ -67,6 +68,7 @@ const COMMANDS: readonly ((program: Command, cli: Cli) => void)[] = [
   addBuilds,
   addArtifacts,
   addRegistry,
+  addPlugins,
   addInstalls,
   addDeploy,
   addDeploys,

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import type { Json, JobManifest, ManifestOperation } from '@tenon/core'
 import type { RegistryClient } from '@tenon/oci'
 import { jobOutputs, jobResult, type JobContext, type JobResult } from '@tenon/protocol'
+import { renderOperation } from '../deploy/render.ts'
 import { attest } from '../sdk/attest.ts'
 import { asPluginError, canceled, errorLine, isFinal, PluginError } from '../sdk/errors.ts'
 import { createJobApi, type JobApi, type JobApiOptions } from '../sdk/job-api.ts'
@@ -121,7 +122,7 @@ export function summarize(done: { operation: ManifestOperation; result: Operatio
 function contextOf(parts: ContextParts): OperationContext {
   const { run, api, manifest, job, operation, workDir } = parts
   const pulled = new Map<string, Promise<string>>()
-  return {
+  const context: OperationContext = {
     manifest,
     operation,
     job,
@@ -137,7 +138,9 @@ function contextOf(parts: ContextParts): OperationContext {
       pulled.set(name, folder)
       return folder
     },
+    rendered: async () => (await renderOperation(context)).component,
   }
+  return context
 }
 
 async function pullArtifact(

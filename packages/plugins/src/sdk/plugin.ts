@@ -21,6 +21,8 @@ export interface OperationContext {
   api: JobApi
   /** The folder of one of the operation's artifacts, pulled by digest and unpacked when first asked for. */
   artifact(name: string, options?: { artifactType?: string }): Promise<string>
+  /** The component's own configuration with every template in it rendered; it may hold secrets. */
+  rendered(): Promise<{ [key: string]: Json }>
   /** One line of the job's log. Never a secret. */
   log(line: string): void
   /** A folder of this operation alone; it is gone with the job. */

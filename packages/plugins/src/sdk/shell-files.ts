@@ -1,6 +1,6 @@
 import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { jsonObject, partName } from '@tenon/protocol'
+import { componentJobConfig, jsonObject, partName } from '@tenon/protocol'
 import { z } from 'zod'
 import { readConfig } from './config.ts'
 import type { OperationContext } from './plugin.ts'
@@ -13,6 +13,7 @@ const shellConfig = z.looseObject({
     .max(200)
     .default([]),
   dependencies: z.array(partName).max(200).default([]),
+  component: jsonObject.default({}),
 })
 
 const SYSTEM_PATH = '/usr/local/bin:/usr/bin:/bin'
@@ -31,6 +32,8 @@ export async function prepareShellFolder(context: OperationContext): Promise<She
   }
   await writePrivate(at('manifest.json'), toJson(context.manifest))
   await writePrivate(at('inputs.json'), toJson(config.inputs))
+  const isWhole = componentJobConfig.safeParse(context.operation.config).success
+  await writePrivate(at('config.json'), toJson(isWhole ? await context.rendered() : config.component))
   for (const secret of config.secrets) {
     await writePrivate(at('secrets', secret), await context.api.secret(secret))
   }
@@ -49,6 +52,7 @@ export function environmentOf(context: OperationContext): Record<string, string>
     PATH: [join(workDir, 'bin'), dirname(process.execPath), baseEnv['PATH'] ?? SYSTEM_PATH].join(':'),
     TENON_OUT: join(workDir, 'out'),
     TENON_INPUTS: join(workDir, 'inputs.json'),
+    TENON_CONFIG: join(workDir, 'config.json'),
     TENON_DEPENDENCIES: join(workDir, 'dependencies'),
     TENON_SECRETS: join(workDir, 'secrets'),
     TENON_MANIFEST: join(workDir, 'manifest.json'),

@@ -34,6 +34,7 @@ describe('the shell wrapper', () => {
       job,
       api: createJobApi({ socketPath: server.socketPath, token: server.token }),
       artifact: () => Promise.reject(new Error('no artifact is needed here')),
+      rendered: () => Promise.reject(new Error('nothing is rendered here')),
       log: () => undefined,
       workDir,
       baseEnv: { PATH: '/usr/local/bin:/usr/bin:/bin', HOME: folder },

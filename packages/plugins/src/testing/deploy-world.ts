@@ -31,6 +31,8 @@ export interface DeployWorld {
   world: JobWorld
   registry: TestRegistry
   store: TestStore
+  /** By component type; a test may add its own. */
+  plugins: Map<string, ManifestOperation['plugin']>
   /** What deploys gave, by component. */
   outputs: Record<string, JobOutputs>
   run(operation: ManifestOperation['operation'], given: Given): Promise<End>
@@ -57,6 +59,7 @@ export async function createDeployWorld(settings: DeploySettings): Promise<Deplo
     world,
     registry,
     store: state.store,
+    plugins,
     outputs: state.outputs,
     start: (operation, given) => startOne(state, operation, given),
     run: async (operation, given) => {
