@@ -16,9 +16,14 @@ export function addPlugins(program: Command, cli: Cli): void {
     .description('begin a plugin: a folder that works as it is')
     .argument('<name>', 'the component type that it implements')
     .argument('[dir]', 'an empty folder, or one that does not exist yet (default: the name)')
-    .addOption(new Option('--shell', 'one executable per operation; needs nothing else').conflicts('typescript'))
+    .addOption(
+      new Option('--shell', 'one executable per operation; needs nothing else').conflicts('typescript'),
+    )
     .addOption(new Option('--typescript', 'one module, bundled with esbuild'))
-    .addHelpText('after', examples('tenon plugins init greet', 'tenon plugins init greet plugins/greet --typescript'))
+    .addHelpText(
+      'after',
+      examples('tenon plugins init greet', 'tenon plugins init greet plugins/greet --typescript'),
+    )
     .action(async (name, given, options) => {
       const checked = partName.safeParse(name)
       if (!checked.success) {

@@ -14,7 +14,8 @@ export function typescriptTemplate(name: string): Record<string, string> {
     private: true,
     type: 'module',
     scripts: {
-      build: 'esbuild src/main.ts --bundle --platform=node --format=esm --target=node20 --outfile=plugin/main.mjs',
+      build:
+        'esbuild src/main.ts --bundle --platform=node --format=esm --target=node20 --outfile=plugin/main.mjs',
       check: 'tsc --noEmit',
     },
     devDependencies: { esbuild: '^0.28.0', typescript: '^5.9.0 || ^7.0.0', '@types/node': '^20.19.0' },

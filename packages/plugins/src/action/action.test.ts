@@ -24,7 +24,8 @@ describe('actions, and what cannot be deployed', () => {
     const given = action([
       {
         name: 'look',
-        inlineContents: 'echo "table $TABLE of $TENON_INSTALL_NAME"; echo "password is $PASSWORD"; test "$KUBECONFIG" = /lent/kubeconfig',
+        inlineContents:
+          'echo "table $TABLE of $TENON_INSTALL_NAME"; echo "password is $PASSWORD"; test "$KUBECONFIG" = /lent/kubeconfig',
         env: { TABLE: '{{ .nuon.inputs.inputs.table }}', PASSWORD: '{{ .nuon.secrets.password }}' },
       },
       {
@@ -33,9 +34,18 @@ describe('actions, and what cannot be deployed', () => {
         env: { P: '{{ .nuon.secrets.password }}' },
       },
     ])
-    const done = await deploys.run('action', { ...given, config: { ...given.config, enableKubeConfig: true } })
-    expect(done).toMatchObject({ ok: true, message: 'All 2 steps succeeded.', data: { steps: ['look', 'tell'] } })
-    expect(done.log).toMatch(/step 1 of 2: look[^]*table orders of acme[^]*password is \(sensitive\)[^]*step 2 of 2: tell/)
+    const done = await deploys.run('action', {
+      ...given,
+      config: { ...given.config, enableKubeConfig: true },
+    })
+    expect(done).toMatchObject({
+      ok: true,
+      message: 'All 2 steps succeeded.',
+      data: { steps: ['look', 'tell'] },
+    })
+    expect(done.log).toMatch(
+      /step 1 of 2: look[^]*table orders of acme[^]*password is \(sensitive\)[^]*step 2 of 2: tell/,
+    )
     expect(done.outputs).toEqual({
       rows: { sensitive: false, value: 3 },
       dsn: { sensitive: true, value: `db://${MARKER}` },
@@ -47,7 +57,11 @@ describe('actions, and what cannot be deployed', () => {
     const failed = await deploys.run(
       'action',
       action([
-        { name: 'first', command: 'echo "cannot log in with $P" >&2; exit 7', env: { P: '{{ .nuon.secrets.password }}' } },
+        {
+          name: 'first',
+          command: 'echo "cannot log in with $P" >&2; exit 7',
+          env: { P: '{{ .nuon.secrets.password }}' },
+        },
         { name: 'second', command: 'echo never' },
       ]),
     )
@@ -59,7 +73,10 @@ describe('actions, and what cannot be deployed', () => {
   })
 
   it('stops a step when the job is told to stop', async () => {
-    const { job, api } = await deploys.start('action', action([{ name: 'long', command: 'echo up; sleep 300' }]))
+    const { job, api } = await deploys.start(
+      'action',
+      action([{ name: 'long', command: 'echo up; sleep 300' }]),
+    )
     await until('the step', () => job.output().includes('up\n'), 60)
     job.child.kill('SIGTERM')
     expect(await job.ended).toBe(1)
@@ -68,7 +85,11 @@ describe('actions, and what cannot be deployed', () => {
 
   it.each([
     ['has nothing to do', { name: 'empty' }, 'config_invalid'],
-    ['comes from a repository', { name: 'repo', command: './x', source: { kind: 'git', repo: 'r' } }, 'not_deployable'],
+    [
+      'comes from a repository',
+      { name: 'repo', command: './x', source: { kind: 'git', repo: 'r' } },
+      'not_deployable',
+    ],
     ['leaves no JSON', { name: 'bad', command: 'echo "{" > "$TENON_OUTPUTS"' }, 'outputs_invalid'],
   ])('refuses a step that %s', async (_what, step, code) => {
     expect(await deploys.run('action', action([step]))).toMatchObject({ ok: false, data: { code } })
@@ -77,6 +98,8 @@ describe('actions, and what cannot be deployed', () => {
   it('says that a pulumi component cannot be deployed yet', async () => {
     const refused = await deploys.run('deploy', { type: 'pulumi', config: {} })
     expect(refused).toMatchObject({ ok: false, data: { code: 'not_deployable', final: true } })
-    expect(refused.message).toContain('type pulumi, which is carried in configurations and cannot be deployed yet')
+    expect(refused.message).toContain(
+      'type pulumi, which is carried in configurations and cannot be deployed yet',
+    )
   })
 })

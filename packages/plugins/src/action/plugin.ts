@@ -11,7 +11,10 @@ import type { OperationResult, Plugin } from '../sdk/plugin.ts'
 import { readUntrustedJson } from '../sdk/shell-results.ts'
 import description from './plugin.json' with { type: 'json' }
 
-const environment = z.record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be a variable name'), z.coerce.string())
+const environment = z.record(
+  z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be a variable name'),
+  z.coerce.string(),
+)
 const step = z.looseObject({
   name: z.string().min(1).max(128),
   command: z.string().exactOptional(),
@@ -75,7 +78,11 @@ async function runStep(
   return end.code === 0 ? undefined : `it ended with code ${end.code}: ${complaintOf(end)}`
 }
 
-async function commandOf(work: Work<ActionConfig>, each: Step, index: number): Promise<[string, ...string[]]> {
+async function commandOf(
+  work: Work<ActionConfig>,
+  each: Step,
+  index: number,
+): Promise<[string, ...string[]]> {
   const { inlineContents, command } = each
   if (inlineContents !== undefined) {
     const file = join(work.workDir, `step-${index + 1}`)
@@ -84,7 +91,11 @@ async function commandOf(work: Work<ActionConfig>, each: Step, index: number): P
     return [file]
   }
   if (command !== undefined) return ['/bin/sh', '-c', command]
-  throw new PluginError('config_invalid', `The step ${each.name} does nothing.`, 'Give it inline_contents or a command.')
+  throw new PluginError(
+    'config_invalid',
+    `The step ${each.name} does nothing.`,
+    'Give it inline_contents or a command.',
+  )
 }
 
 function environmentOf(work: Work<ActionConfig>, outputsFile: string): Record<string, string> {
@@ -105,17 +116,24 @@ async function readOutputs(work: Work<ActionConfig>, file: string): Promise<JobO
   const value = (await readUntrustedJson(file)) ?? {}
   const full = jobOutputs.safeParse(value)
   const outputs = full.success ? full.data : plainOf(value)
-  if (Object.keys(outputs).length > MAX_OUTPUTS) throw invalidOutputs(`it has more than ${MAX_OUTPUTS} outputs`)
+  if (Object.keys(outputs).length > MAX_OUTPUTS)
+    throw invalidOutputs(`it has more than ${MAX_OUTPUTS} outputs`)
   return outputs
 }
 
 function plainOf(value: unknown): JobOutputs {
   const plain = plainOutputs.safeParse(value)
   if (!plain.success) throw invalidOutputs('it is no JSON object')
-  return Object.fromEntries(Object.entries(plain.data).map(([name, each]) => [name, { sensitive: false, value: each }]))
+  return Object.fromEntries(
+    Object.entries(plain.data).map(([name, each]) => [name, { sensitive: false, value: each }]),
+  )
 }
 
 function invalidOutputs(why: string): PluginError {
   const remedy = 'Write {"name": value} or {"name": {"value": ..., "sensitive": true}} to $TENON_OUTPUTS.'
-  return new PluginError('outputs_invalid', `What the action left in $TENON_OUTPUTS cannot be used: ${why}.`, remedy)
+  return new PluginError(
+    'outputs_invalid',
+    `What the action left in $TENON_OUTPUTS cannot be used: ${why}.`,
+    remedy,
+  )
 }

@@ -75,7 +75,9 @@ async function problemOf(
   }).catch((error: unknown) => (error instanceof Error ? error.message : String(error)))
   if (typeof end === 'string') return end
   const said = `${end.stdout}${end.stderr}`.trim().split('\n').at(-1) ?? ''
-  return end.code === 0 ? undefined : `${probe.command} ended with code ${end.code} ${said}`.trim().slice(0, 500)
+  return end.code === 0
+    ? undefined
+    : `${probe.command} ended with code ${end.code} ${said}`.trim().slice(0, 500)
 }
 
 async function httpProblem(url: string, signal: AbortSignal): Promise<string | undefined> {

@@ -17,7 +17,11 @@ describe('an image as a component', () => {
   afterAll(() => deploys?.close())
 
   it('gives others its name in the install registry, and changes only with its digest', async () => {
-    const given: Given = { type: 'container_image', config: {}, artifact: { repository: 'apps/shop/redis', digest } }
+    const given: Given = {
+      type: 'container_image',
+      config: {},
+      artifact: { repository: 'apps/shop/redis', digest },
+    }
     expect(await deploys.run('plan', given)).toMatchObject({ ok: true, data: { plan: { hasChanges: true } } })
     const done = await deploys.run('deploy', given)
     const host = new URL(deploys.registry.server.url).host
@@ -62,7 +66,11 @@ describe.skipIf(absent)(`an image as a service on Kubernetes${absent ? ` (skippe
           port: 8000,
           health_path: '/index.html',
           env: { KEY: '{{ .nuon.secrets.key }}' },
-          command: ['/bin/sh', '-c', 'cd /tmp; echo "key ${#KEY}" > index.html; exec /bin/busybox httpd -f -p 8000'],
+          command: [
+            '/bin/sh',
+            '-c',
+            'cd /tmp; echo "key ${#KEY}" > index.html; exec /bin/busybox httpd -f -p 8000',
+          ],
         },
       },
     }
@@ -79,7 +87,15 @@ describe.skipIf(absent)(`an image as a service on Kubernetes${absent ? ` (skippe
     expect(done.ok, done.message).toBe(true)
     expect(done.outputs).toMatchObject({ host: { value: `web-api.${namespace}.svc` }, port: { value: 8000 } })
     expect(planned.told + done.told + done.log).not.toContain(MARKER)
-    const address = await kubectl('get', 'service', 'web-api', '-n', namespace, '-o', 'jsonpath={.spec.clusterIP}')
+    const address = await kubectl(
+      'get',
+      'service',
+      'web-api',
+      '-n',
+      namespace,
+      '-o',
+      'jsonpath={.spec.clusterIP}',
+    )
     expect(await (await fetch(`http://${address}:8000/index.html`)).text()).toBe(`key ${MARKER.length}\n`)
     const changed = await deploys.run('plan', { ...given, secrets: { key: `${MARKER}-2` } })
     expect(changed.data).toMatchObject({ plan: { counts: { create: 0, update: 2, delete: 0 } } })

@@ -2,7 +2,13 @@ import { createHash } from 'node:crypto'
 import type { Json } from '@tenon/core'
 import { z } from 'zod'
 import { openCluster } from '../kubernetes/cluster.ts'
-import { deployObjects, destroyObjects, planObjects, statusOfObjects, type Target } from '../kubernetes/component.ts'
+import {
+  deployObjects,
+  destroyObjects,
+  planObjects,
+  statusOfObjects,
+  type Target,
+} from '../kubernetes/component.ts'
 import { kubeObject, type KubeObject } from '../kubernetes/objects.ts'
 import { isPluginError, PluginError } from '../sdk/errors.ts'
 import type { OperationResult, Plugin } from '../sdk/plugin.ts'
@@ -24,49 +30,70 @@ type ImageConfig = z.infer<typeof imageConfig>
 type Service = z.infer<typeof service>
 
 /** An image of the install: others refer to it, and with `[service]` it runs by itself on Kubernetes. */
-export const imageOperations: Required<Pick<Plugin['operations'], 'plan' | 'deploy' | 'destroy' | 'status'>> = {
-  plan: componentOperation(imageConfig, async (work) => {
-    const { service: wanted } = work.component
-    if (wanted) return planObjects(await targetOf(work, wanted), serviceObjects(work, wanted))
-    const hasChanges = (await givenDigest(work)) !== imageOf(work).digest
-    return planAnswer(planOf({ digest: null, hasChanges, healthy: null, changes: [], findings: [] }, work.masker))
-  }),
-  deploy: componentOperation(imageConfig, async (work): Promise<OperationResult> => {
-    const image = imageOf(work)
-    const outputs = { image: { sensitive: false, value: image as unknown as Json } }
-    const { service: wanted } = work.component
-    if (!wanted) return { ok: true, message: `The image is ${image.reference}.`, data: { image: image.reference }, outputs }
-    const target = await targetOf(work, wanted)
-    const done = await deployObjects(target, async () => serviceObjects(work, wanted))
-    const host = `${objectName(work)}.${target.namespace}.svc`
-    const more = { host: { sensitive: false, value: host }, port: { sensitive: false, value: wanted.port } }
-    return done.ok ? { ...done, outputs: { ...done.outputs, ...outputs, ...more } } : done
-  }),
-  status: componentOperation(imageConfig, async (work): Promise<OperationResult> => {
-    const { service: wanted } = work.component
-    if (wanted) return statusOfObjects(await targetOf(work, wanted), serviceObjects(work, wanted))
-    const isDrifted = (await givenDigest(work)) !== imageOf(work).digest
-    return { ok: true, message: `The image is ${imageOf(work).reference}.`, data: { healthy: null, isDrifted } }
-  }),
-  destroy: componentOperation(
-    imageConfig,
-    async (work): Promise<OperationResult> => {
+export const imageOperations: Required<Pick<Plugin['operations'], 'plan' | 'deploy' | 'destroy' | 'status'>> =
+  {
+    plan: componentOperation(imageConfig, async (work) => {
       const { service: wanted } = work.component
-      if (wanted) return destroyObjects(await targetOf(work, wanted))
-      return { ok: true, message: 'An image by itself leaves nothing to remove.', data: {} }
-    },
-    ['service.namespace'],
-  ),
-}
+      if (wanted) return planObjects(await targetOf(work, wanted), serviceObjects(work, wanted))
+      const hasChanges = (await givenDigest(work)) !== imageOf(work).digest
+      return planAnswer(
+        planOf({ digest: null, hasChanges, healthy: null, changes: [], findings: [] }, work.masker),
+      )
+    }),
+    deploy: componentOperation(imageConfig, async (work): Promise<OperationResult> => {
+      const image = imageOf(work)
+      const outputs = { image: { sensitive: false, value: image as unknown as Json } }
+      const { service: wanted } = work.component
+      if (!wanted)
+        return {
+          ok: true,
+          message: `The image is ${image.reference}.`,
+          data: { image: image.reference },
+          outputs,
+        }
+      const target = await targetOf(work, wanted)
+      const done = await deployObjects(target, async () => serviceObjects(work, wanted))
+      const host = `${objectName(work)}.${target.namespace}.svc`
+      const more = { host: { sensitive: false, value: host }, port: { sensitive: false, value: wanted.port } }
+      return done.ok ? { ...done, outputs: { ...done.outputs, ...outputs, ...more } } : done
+    }),
+    status: componentOperation(imageConfig, async (work): Promise<OperationResult> => {
+      const { service: wanted } = work.component
+      if (wanted) return statusOfObjects(await targetOf(work, wanted), serviceObjects(work, wanted))
+      const isDrifted = (await givenDigest(work)) !== imageOf(work).digest
+      return {
+        ok: true,
+        message: `The image is ${imageOf(work).reference}.`,
+        data: { healthy: null, isDrifted },
+      }
+    }),
+    destroy: componentOperation(
+      imageConfig,
+      async (work): Promise<OperationResult> => {
+        const { service: wanted } = work.component
+        if (wanted) return destroyObjects(await targetOf(work, wanted))
+        return { ok: true, message: 'An image by itself leaves nothing to remove.', data: {} }
+      },
+      ['service.namespace'],
+    ),
+  }
 
 async function targetOf(work: Work<ImageConfig>, { namespace }: Service): Promise<Target> {
-  return { work, cluster: await openCluster(work), namespace: namespace === '' ? work.config.install.name : namespace }
+  return {
+    work,
+    cluster: await openCluster(work),
+    namespace: namespace === '' ? work.config.install.name : namespace,
+  }
 }
 
 function imageOf(work: Work<ImageConfig>): ImageOutputs {
   const artifact = work.operation.artifacts.find(({ name }) => name === 'artifact')
   if (artifact) return imageOutputs(nodeRegistry(work.job), artifact)
-  throw new PluginError('artifact_missing', 'The manifest names no image.', 'Build the component, then deploy that build.')
+  throw new PluginError(
+    'artifact_missing',
+    'The manifest names no image.',
+    'Build the component, then deploy that build.',
+  )
 }
 
 /** What the last deploy gave to other components. */
@@ -88,7 +115,11 @@ function serviceObjects(work: Work<ImageConfig>, wanted: Service): Closed {
   const env = Object.fromEntries(Object.entries(wanted.env).map(([key, value]) => [key, String(value)]))
   const fingerprint = createHash('sha256').update(JSON.stringify(env)).digest('hex')
   work.masker.add(fingerprint)
-  const probe = { httpGet: { path: wanted.health_path, port: wanted.port }, periodSeconds: 2, failureThreshold: 3 }
+  const probe = {
+    httpGet: { path: wanted.health_path, port: wanted.port },
+    periodSeconds: 2,
+    failureThreshold: 3,
+  }
   const container = {
     name: 'main',
     image: reference,

@@ -3,7 +3,11 @@ import { MASKED, Masker } from './masking.ts'
 
 describe('masking', () => {
   const masker = new Masker()
-  masker.add({ password: 'hunter2-long', pin: '123', list: ['line one is long\nline two is long', 987654321] })
+  masker.add({
+    password: 'hunter2-long',
+    pin: '123',
+    list: ['line one is long\nline two is long', 987654321],
+  })
 
   it('hides a secret inside text, as JSON writes it, in base64, and line by line', () => {
     expect(masker.text('pw=hunter2-long!')).toBe(`pw=${MASKED}!`)
@@ -19,7 +23,9 @@ describe('masking', () => {
   })
 
   it('goes through keys and values at any depth, and tells what holds a secret', () => {
-    expect(masker.json({ 'hunter2-long': [{ x: 'a hunter2-long' }] })).toEqual({ [MASKED]: [{ x: `a ${MASKED}` }] })
+    expect(masker.json({ 'hunter2-long': [{ x: 'a hunter2-long' }] })).toEqual({
+      [MASKED]: [{ x: `a ${MASKED}` }],
+    })
     expect(masker.holds({ a: ['hunter2-long'] })).toBe(true)
     expect(masker.holds({ a: [1, null, 'fine'] })).toBe(false)
   })

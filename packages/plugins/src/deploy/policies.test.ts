@@ -38,7 +38,8 @@ describe('policies on plans', () => {
   })
 
   it('are asked once for each element of a list', () => {
-    const contents = '[{"each": "plan.changes", "deny": "it.action == \\"delete\\"", "message": "it.address"}]'
+    const contents =
+      '[{"each": "plan.changes", "deny": "it.action == \\"delete\\"", "message": "it.address"}]'
     expect(ask(contents)).toEqual([{ policy: 'rule', outcome: 'deny', message: 'aws_db.main' }])
   })
 
@@ -57,7 +58,10 @@ describe('policies on plans', () => {
 
   it('are stopped when they take too long', () => {
     const list = `[${Array.from({ length: 60 }, (_, i) => i).join(',')}]`
-    const loop = ['a', 'b', 'c', 'd', 'e', 'f'].reduceRight((inner, name) => `${list}.all(${name}, ${inner})`, 'true')
+    const loop = ['a', 'b', 'c', 'd', 'e', 'f'].reduceRight(
+      (inner, name) => `${list}.all(${name}, ${inner})`,
+      'true',
+    )
     const started = Date.now()
     expect(() => ask(`- deny: "${loop}"`, 300)).toThrow(/policy rule cannot be evaluated/)
     expect(Date.now() - started).toBeLessThan(20_000)

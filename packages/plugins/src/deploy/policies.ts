@@ -79,7 +79,13 @@ function ask(name: string, given: Rule, facts: Record<string, unknown>, maxMs: n
   return findings
 }
 
-const LIMITS = { maxAstNodes: 2000, maxDepth: 60, maxListElements: 500, maxMapEntries: 500, maxCallArguments: 16 }
+const LIMITS = {
+  maxAstNodes: 2000,
+  maxDepth: 60,
+  maxListElements: 500,
+  maxMapEntries: 500,
+  maxCallArguments: 16,
+}
 
 /** CEL has no loops without end, but comprehensions in comprehensions take as long as they like: so a clock stops them. */
 function evaluator(name: string, maxMs: number) {
@@ -105,5 +111,10 @@ function bigInts(value: Json): unknown {
 }
 
 function unusable(name: string, why: string, cause?: unknown): PluginError {
-  return new PluginError('policy_invalid', `The policy ${name} ${why}.`, 'Correct the policy, see docs/plugins.md.', cause)
+  return new PluginError(
+    'policy_invalid',
+    `The policy ${name} ${why}.`,
+    'Correct the policy, see docs/plugins.md.',
+    cause,
+  )
 }

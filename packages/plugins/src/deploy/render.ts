@@ -19,7 +19,10 @@ export interface Rendered {
 }
 
 /** Renders the operation's configuration over what the install knows; `only` names what is needed (`a`, or `a.b`). */
-export async function renderOperation(context: OperationContext, only?: readonly string[]): Promise<Rendered> {
+export async function renderOperation(
+  context: OperationContext,
+  only?: readonly string[],
+): Promise<Rendered> {
   const config = readConfig(context.operation, componentJobConfig)
   const masker = new Masker()
   const state = installState({

@@ -25,7 +25,10 @@ export async function keepPlan(work: Work<unknown>, plan: SavedObjects): Promise
 }
 
 /** The plan that the deploy must carry out as it is; undefined when none was approved. */
-export async function approvedPlan(work: Work<unknown>, base: () => Promise<string>): Promise<SavedObjects | undefined> {
+export async function approvedPlan(
+  work: Work<unknown>,
+  base: () => Promise<string>,
+): Promise<SavedObjects | undefined> {
   const digest = work.operation.approvedPlan
   if (digest === null) return undefined
   const bytes = await work.api.plan(digest).catch((error: unknown) => {

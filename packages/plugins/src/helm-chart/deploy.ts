@@ -34,7 +34,12 @@ export const deploy = componentOperation(helmConfig, async (work): Promise<Opera
   return {
     ok: true,
     message: `Revision ${revision} of ${helm.release} runs in ${helm.namespace}.${note}`,
-    data: { release: helm.release, namespace: helm.namespace, revision, chart: `${chart.name}-${chart.version}` },
+    data: {
+      release: helm.release,
+      namespace: helm.namespace,
+      revision,
+      chart: `${chart.name}-${chart.version}`,
+    },
     outputs: outputsOf(helm, chart, revision, content.objects),
   }
 })
@@ -48,7 +53,8 @@ export const destroy = componentOperation(
     const args = ['uninstall', helm.release, '--ignore-not-found', '--wait', '--timeout', '4m']
     if (release.history.length > 0) await helm.must(args, { isLogged: true })
     const stays = await leaveNamespace(helm.cluster, helm.namespace, work.name)
-    const message = release.history.length > 0 ? `Uninstalled ${helm.release}.` : `There was no release ${helm.release}.`
+    const message =
+      release.history.length > 0 ? `Uninstalled ${helm.release}.` : `There was no release ${helm.release}.`
     return { ok: true, message: stays === undefined ? message : `${message} ${stays}`, data: {} }
   },
   ['chart_name', 'namespace', 'storage_driver'],
@@ -66,7 +72,9 @@ async function upgrade(helm: Helm, chart: Chart, content: Content): Promise<stri
   if (end.code === 0) return undefined
   const troubles = await look(helm.cluster, [...content.hooks, ...content.objects], helm.namespace)
   const hook = troubles.find(({ patienceMs }) => patienceMs === 0)
-  return hook === undefined ? `helm said: ${complaintOf(end)}` : `${hook.reason} (helm said: ${complaintOf(end)})`
+  return hook === undefined
+    ? `helm said: ${complaintOf(end)}`
+    : `${hook.reason} (helm said: ${complaintOf(end)})`
 }
 
 async function settle(helm: Helm, objects: readonly KubeObject[]): Promise<string | undefined> {
@@ -103,7 +111,10 @@ async function takeBack(
   const { revision } = deployed
   const end = await helm.run(['rollback', release, String(revision), '--timeout', '2m'])
   if (end.code !== 0) {
-    return failure(`The upgrade failed, and the way back to revision ${revision} too: ${complaintOf(end)}.`, 'failed')
+    return failure(
+      `The upgrade failed, and the way back to revision ${revision} too: ${complaintOf(end)}.`,
+      'failed',
+    )
   }
   const timeoutMs = Math.min(120_000, waitMs(work) / 2)
   const after = await waitUntilReady(work, cluster, before.objects, { namespace, timeoutMs })

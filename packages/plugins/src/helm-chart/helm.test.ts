@@ -88,7 +88,9 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
         artifactType: MEDIA_TYPES.helmConfig,
         config: { mediaType: MEDIA_TYPES.helmConfig, bytes: Buffer.from('{}') },
         layers: [{ mediaType: MEDIA_TYPES.helmChart, bytes: await packFolder(folder) }],
-        annotations: { [ANNOTATIONS.closure]: JSON.stringify([{ image: 'tools/busybox:1', digest: closed }]) },
+        annotations: {
+          [ANNOTATIONS.closure]: JSON.stringify([{ image: 'tools/busybox:1', digest: closed }]),
+        },
       })
       deploys.outputs['infra'] = { endpoint: { sensitive: false, value: 'db.internal:5432' } }
       given = {
@@ -124,7 +126,8 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
       const config = { ...given.config, values: { ...(given.config['values'] as object), ...values } }
       return { ...given, config, ...more }
     }
-    const deployed = (path: string) => kubectl('get', 'deployment', 'shop', '-n', namespace, '-o', `jsonpath=${path}`)
+    const deployed = (path: string) =>
+      kubectl('get', 'deployment', 'shop', '-n', namespace, '-o', `jsonpath=${path}`)
 
     it('shows what a first install makes, refuses an image that did not come along, then installs the plan', async () => {
       const outside = await deploys.run('plan', withValues({ extra: 'docker.io/library/nginx:1' }))
@@ -154,8 +157,14 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
       expect(Buffer.from(data['password'] ?? '', 'base64').toString()).toBe(MARKER)
       expect(Buffer.from(data['endpoint'] ?? '', 'base64').toString()).toBe('db.internal:5432')
       const again = await deploys.run('plan', given)
-      expect(again).toMatchObject({ message: 'Nothing changes.', data: { plan: { hasChanges: false, healthy: true } } })
-      expect(await deploys.run('status', given)).toMatchObject({ ok: true, data: { healthy: true, revision: 1 } })
+      expect(again).toMatchObject({
+        message: 'Nothing changes.',
+        data: { plan: { hasChanges: false, healthy: true } },
+      })
+      expect(await deploys.run('status', given)).toMatchObject({
+        ok: true,
+        data: { healthy: true, revision: 1 },
+      })
     }, 180_000)
 
     it('upgrades by what changed, and refuses a plan made for something else', async () => {
@@ -164,7 +173,13 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
       expect(planned.data).toMatchObject({
         plan: {
           counts: { create: 0, update: 1, delete: 0 },
-          changes: [{ address: 'Deployment shop', before: { spec: { replicas: 1 } }, after: { spec: { replicas: 2 } } }],
+          changes: [
+            {
+              address: 'Deployment shop',
+              before: { spec: { replicas: 1 } },
+              after: { spec: { replicas: 2 } },
+            },
+          ],
         },
       })
       expect((await deploys.run('deploy', two)).message).toContain('Revision 2')
@@ -186,7 +201,10 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
 
     it('names the image, the probe or the hook that keeps it from becoming healthy', async () => {
       const gone = { repository: 'apps/shop/gone', digest: `sha256:${'1'.repeat(64)}` }
-      const more = { ...given.more, components: { ...given.more?.components, api: installed('docker_build', gone) } }
+      const more = {
+        ...given.more,
+        components: { ...given.more?.components, api: installed('docker_build', gone) },
+      }
       const image = await deploys.run('deploy', withValues({ replicas: '1' }, { more }))
       expect(image.message).toMatch(/cannot have the image .*apps\/shop\/gone@sha256:1+ \(\w+\)/)
       const probe = await deploys.run('deploy', withValues({ probe: 'echo not yet; exit 1', deadline: '10' }))
@@ -197,10 +215,13 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
     }, 300_000)
 
     it('recovers a release that an operation left half done', async () => {
-      const [record] = (await kubectl('get', 'secret', '-n', namespace, '-l', 'owner=helm,status=deployed', '-o', 'name'))
-        .split('\n')
+      const [record] = (
+        await kubectl('get', 'secret', '-n', namespace, '-l', 'owner=helm,status=deployed', '-o', 'name')
+      ).split('\n')
       expect(record).toBeDefined()
-      const last = JSON.parse(await helm(tool, 'history', 'shop', '-n', namespace, '-o', 'json')) as { revision: number }[]
+      const last = JSON.parse(await helm(tool, 'history', 'shop', '-n', namespace, '-o', 'json')) as {
+        revision: number
+      }[]
       await strand(namespace, last.at(-1)?.revision ?? 0)
       const planned = await deploys.run('plan', withValues({ replicas: '1' }))
       expect(planned).toMatchObject({ ok: true, data: { plan: { healthy: false, hasChanges: true } } })

@@ -52,7 +52,8 @@ export async function openHelm(work: Work<HelmConfig>): Promise<Helm> {
 export async function historyOf({ run, release }: Helm): Promise<Revision[]> {
   const args = ['history', release, '-o', 'json', '--max', '256']
   const end = await run(args)
-  if (end.code === 0) return historyAnswer.parse(JSON.parse(end.stdout)).toSorted((a, b) => a.revision - b.revision)
+  if (end.code === 0)
+    return historyAnswer.parse(JSON.parse(end.stdout)).toSorted((a, b) => a.revision - b.revision)
   if (/release: not found/.test(end.stderr)) return []
   throw toolFailed({ program: 'helm', args }, end)
 }
@@ -75,7 +76,8 @@ export async function openChart(work: Work<HelmConfig>): Promise<Chart> {
   const root = await work.artifact('artifact', { artifactType: MEDIA_TYPES.helmConfig })
   for (const entry of await readdir(root, { withFileTypes: true })) {
     const folder = join(root, entry.name)
-    const text = entry.isDirectory() && (await readFile(join(folder, 'Chart.yaml'), 'utf8').catch(() => undefined))
+    const text =
+      entry.isDirectory() && (await readFile(join(folder, 'Chart.yaml'), 'utf8').catch(() => undefined))
     if (typeof text !== 'string') continue
     const { name, version, appVersion } = chartFile.parse(parse(text))
     return { folder, name, version, appVersion: appVersion ?? '' }

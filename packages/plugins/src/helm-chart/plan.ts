@@ -29,7 +29,10 @@ export const plan = componentOperation(helmConfig, async (work): Promise<Operati
   })
   const healthy = await isWell(helm, release)
   const made: PlanResult = planOf({ digest, hasChanges, healthy, changes, findings }, work.masker)
-  const note = release.stuck === undefined ? '' : `The release is left in ${release.stuck}; the deploy recovers it first.`
+  const note =
+    release.stuck === undefined
+      ? ''
+      : `The release is left in ${release.stuck}; the deploy recovers it first.`
   return planAnswer(made, note)
 })
 
@@ -42,10 +45,14 @@ export const status = componentOperation(helmConfig, async (work): Promise<Opera
     return { ok: false, message: `There is no release ${helm.release} in ${helm.namespace}.`, data }
   }
   const troubles = await look(helm.cluster, release.objects, helm.namespace)
-  const problem = troubles[0]?.reason ?? (work.health && (await firstProblem(work, work.health.probes, { cwd: work.workDir })))
+  const problem =
+    troubles[0]?.reason ??
+    (work.health && (await firstProblem(work, work.health.probes, { cwd: work.workDir })))
   const healthy = problem === undefined || problem === null
   const data = { healthy, isDrifted: false, status: stuck ?? 'deployed', revision: deployed.revision }
-  const message = healthy ? `Revision ${deployed.revision} of ${helm.release} is well.` : `It is not well: ${problem}`
+  const message = healthy
+    ? `Revision ${deployed.revision} of ${helm.release} is well.`
+    : `It is not well: ${problem}`
   return { ok: healthy, message, data }
 })
 

@@ -34,7 +34,9 @@ export async function recoverRelease(helm: Helm, release: Release): Promise<stri
   const good = deployed ?? history.findLast(({ status }) => status === 'superseded')
   let how: string
   if (stuck === 'uninstalling' || history.length === 1) {
-    await helm.must(['uninstall', name, '--ignore-not-found', '--wait', '--timeout', '3m'], { isLogged: true })
+    await helm.must(['uninstall', name, '--ignore-not-found', '--wait', '--timeout', '3m'], {
+      isLogged: true,
+    })
     how = 'removed'
   } else if (good !== undefined) {
     await helm.must(['rollback', name, String(good.revision), '--timeout', '3m'], { isLogged: true })

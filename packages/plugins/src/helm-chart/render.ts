@@ -38,7 +38,17 @@ export async function renderChart(helm: Helm, chart: Chart, isPending: boolean):
 
 async function renderOverRelease(helm: Helm, chart: Chart, values: string[]) {
   const owns = helm.work.component.take_ownership ? ['--take-ownership'] : []
-  const args = ['upgrade', '--install', helm.release, chart.folder, ...values, ...owns, '--dry-run=server', '-o', 'json']
+  const args = [
+    'upgrade',
+    '--install',
+    helm.release,
+    chart.folder,
+    ...values,
+    ...owns,
+    '--dry-run=server',
+    '-o',
+    'json',
+  ]
   const end = await helm.run(args)
   if (end.code !== 0) throw toolFailed({ program: 'helm', args: ['render'] }, end)
   const answer = dryRun.parse(JSON.parse(end.stdout))

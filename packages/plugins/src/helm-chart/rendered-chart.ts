@@ -25,7 +25,8 @@ export async function writeRenderedChart(
     // Taken as a file's content, nothing in it can be a template.
     await write(join(folder, 'templates', file), `{{ .Files.Get "rendered/${file}" }}\n`)
   }
-  for (const [index, crd] of content.crds.entries()) await write(join(folder, 'crds', `${index}.yaml`), yamlOf(crd))
+  for (const [index, crd] of content.crds.entries())
+    await write(join(folder, 'crds', `${index}.yaml`), yamlOf(crd))
   return folder
 }
 

@@ -2,7 +2,10 @@ import { json } from '@tenon/protocol'
 import { z } from 'zod'
 
 export const manifestConfig = z.looseObject({
-  namespace: z.string().regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, 'must be a namespace').default('default'),
+  namespace: z
+    .string()
+    .regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, 'must be a namespace')
+    .default('default'),
   manifest: z.string().max(4_194_304).default(''),
   kustomize: z
     .looseObject({

@@ -1,6 +1,12 @@
 import { componentOperation, type Work } from '../deploy/operation.ts'
 import { openCluster } from '../kubernetes/cluster.ts'
-import { deployObjects, destroyObjects, planObjects, statusOfObjects, type Target } from '../kubernetes/component.ts'
+import {
+  deployObjects,
+  destroyObjects,
+  planObjects,
+  statusOfObjects,
+  type Target,
+} from '../kubernetes/component.ts'
 import { manifestConfig, type ManifestConfig } from './config.ts'
 import { wantedObjects } from './objects.ts'
 
@@ -20,9 +26,11 @@ export const status = componentOperation(manifestConfig, async (work) => {
 })
 
 /** The inventory in the cluster says what there is to remove. */
-export const destroy = componentOperation(manifestConfig, async (work) => destroyObjects(await targetOf(work)), [
-  'namespace',
-])
+export const destroy = componentOperation(
+  manifestConfig,
+  async (work) => destroyObjects(await targetOf(work)),
+  ['namespace'],
+)
 
 async function targetOf(work: Work<ManifestConfig>): Promise<Target> {
   return { work, cluster: await openCluster(work), namespace: work.component.namespace }

@@ -1,7 +1,16 @@
 import { refused, type Cluster } from './cluster.ts'
 import { keyOf, listOf, type KubeObject } from './objects.ts'
 
-const APPLY = ['apply', '--server-side', '--force-conflicts', '--field-manager=tenon', '-f', '-', '-o', 'json']
+const APPLY = [
+  'apply',
+  '--server-side',
+  '--force-conflicts',
+  '--field-manager=tenon',
+  '-f',
+  '-',
+  '-o',
+  'json',
+]
 
 /** What others need before they can be: namespaces, and the kinds that custom resources are of. */
 export function isFirst({ kind }: KubeObject): boolean {
@@ -49,7 +58,10 @@ export async function liveOf(
   objects: readonly KubeObject[],
 ): Promise<KubeObject[]> {
   if (objects.length === 0) return []
-  const end = await cluster.kubectl(['get', '-f', '-', '-o', 'json', '--ignore-not-found', '-n', namespace], listOf(objects))
+  const end = await cluster.kubectl(
+    ['get', '-f', '-', '-o', 'json', '--ignore-not-found', '-n', namespace],
+    listOf(objects),
+  )
   if (end.code === 0) return end.stdout.trim() === '' ? [] : parsed(end.stdout)
   if (/no matches for kind|NotFound/.test(end.stderr)) return []
   throw refused('get', end)

@@ -32,7 +32,11 @@ function differs(before: KubeObject, after: KubeObject): { before: Json; after: 
 
 /** Without what the cluster itself writes. */
 function bare(object: KubeObject): Json {
-  const { status: _, metadata, ...rest } = asJson(object) as { metadata: { [key: string]: Json }; status?: Json }
+  const {
+    status: _,
+    metadata,
+    ...rest
+  } = asJson(object) as { metadata: { [key: string]: Json }; status?: Json }
   const { managedFields, uid, resourceVersion, generation, creationTimestamp, selfLink, ...kept } = metadata
   void [managedFields, uid, resourceVersion, generation, creationTimestamp, selfLink]
   return sorted({ ...rest, metadata: kept })

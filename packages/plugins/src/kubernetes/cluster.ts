@@ -49,7 +49,10 @@ export async function openCluster(context: ClusterContext): Promise<Cluster> {
 }
 
 /** Inside a cluster a pod's own service account is the access; elsewhere the file that was lent to jobs. */
-export function clusterEnv({ job, workDir }: Pick<ClusterContext, 'job' | 'workDir'>): Record<string, string> {
+export function clusterEnv({
+  job,
+  workDir,
+}: Pick<ClusterContext, 'job' | 'workDir'>): Record<string, string> {
   const cache = { KUBECACHEDIR: join(workDir, 'kubectl') }
   return job.kubeconfig === undefined ? cache : { ...cache, KUBECONFIG: job.kubeconfig }
 }

@@ -42,10 +42,19 @@ export async function statusOfObjects(target: Target, wanted: Closed): Promise<O
   const { changes, inventory } = await changesFor(target, wanted.objects)
   const problem = inventory.objects.length === 0 ? 'nothing is there' : await problemNow(target, inventory)
   const isDrifted = changes.length > 0
-  const drift = isDrifted ? 'What is there differs from what was deployed.' : 'What is there is what was deployed.'
-  const plan = planOf({ digest: null, hasChanges: isDrifted, healthy: problem === undefined, changes, findings: [] }, target.work.masker)
+  const drift = isDrifted
+    ? 'What is there differs from what was deployed.'
+    : 'What is there is what was deployed.'
+  const plan = planOf(
+    { digest: null, hasChanges: isDrifted, healthy: problem === undefined, changes, findings: [] },
+    target.work.masker,
+  )
   const data = { healthy: problem === undefined, isDrifted, plan: plan as unknown as Json }
-  return { ok: problem === undefined, message: problem === undefined ? drift : `It is not well: ${problem}`, data }
+  return {
+    ok: problem === undefined,
+    message: problem === undefined ? drift : `It is not well: ${problem}`,
+    data,
+  }
 }
 
 /** `wanted` is asked for only where no plan was approved. */
@@ -56,22 +65,41 @@ export async function deployObjects(target: Target, wanted: () => Promise<Closed
   const approved = await approvedPlan(work, async () => before.base)
   const objects = (approved ?? (await wanted())).objects
   // Noted before anything is made: what dies half way is found and removed by the next attempt.
-  await writeInventory(cluster, namespace, work.name, { base: '', objects: [...before.objects, ...without(objects, before.objects)] })
+  await writeInventory(cluster, namespace, work.name, {
+    base: '',
+    objects: [...before.objects, ...without(objects, before.objects)],
+  })
   const first = await applyObjects(cluster, namespace, objects.filter(isFirst))
   const limits = { namespace, timeoutMs: Math.max(10_000, work.manifest.limits.timeoutSeconds * 700) }
   const early = await waitUntilReady(work, cluster, first, limits)
   if (early !== undefined) return notWell(target, early)
-  const applied = [...first, ...(await applyObjects(cluster, namespace, objects.filter((object) => !isFirst(object))))]
+  const applied = [
+    ...first,
+    ...(await applyObjects(
+      cluster,
+      namespace,
+      objects.filter((object) => !isFirst(object)),
+    )),
+  ]
   const gone = without(before.objects, applied)
   await deleteObjects(cluster, namespace, gone)
   await writeInventory(cluster, namespace, work.name, { base: baseOf(objects), objects: applied })
   work.log(`applied ${applied.length} objects, removed ${gone.length}`)
   const problem =
     (await waitUntilReady(work, cluster, applied, limits)) ??
-    (await waitForHealth(work, work.health, { cwd: work.workDir, env: cluster.env, patienceMs: limits.timeoutMs / 2 }))
+    (await waitForHealth(work, work.health, {
+      cwd: work.workDir,
+      env: cluster.env,
+      patienceMs: limits.timeoutMs / 2,
+    }))
   if (problem !== undefined) return notWell(target, problem)
   const data = { namespace, applied: applied.length, removed: gone.map(addressOf).slice(0, 100) }
-  return { ok: true, message: `${applied.length} objects run in ${namespace}.`, data, outputs: outputsOf(namespace, applied) }
+  return {
+    ok: true,
+    message: `${applied.length} objects run in ${namespace}.`,
+    data,
+    outputs: outputsOf(namespace, applied),
+  }
 }
 
 export async function destroyObjects({ work, cluster, namespace }: Target): Promise<OperationResult> {
@@ -93,7 +121,10 @@ async function changesFor(
   return { changes: changesBetween([...live, ...gone], objects), inventory }
 }
 
-async function problemNow({ work, cluster, namespace }: Target, { objects }: Inventory): Promise<string | undefined> {
+async function problemNow(
+  { work, cluster, namespace }: Target,
+  { objects }: Inventory,
+): Promise<string | undefined> {
   const [trouble] = await look(cluster, objects, namespace)
   if (trouble) return trouble.reason
   return (work.health && (await firstProblem(work, work.health.probes, { cwd: work.workDir }))) ?? undefined

@@ -16,7 +16,11 @@ export interface Inventory {
   objects: KubeObject[]
 }
 
-export async function readInventory(cluster: Cluster, namespace: string, component: string): Promise<Inventory> {
+export async function readInventory(
+  cluster: Cluster,
+  namespace: string,
+  component: string,
+): Promise<Inventory> {
   const [map] = await cluster.get(['configmap', nameOf(component), '-n', namespace])
   const text = (map?.['data'] as { inventory?: string } | undefined)?.inventory
   if (text === undefined) return { base: '', objects: [] }

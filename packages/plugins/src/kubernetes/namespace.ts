@@ -15,7 +15,11 @@ export async function ensureNamespace(cluster: Cluster, name: string, component:
 }
 
 /** Removes a namespace that is ours once no component lives there; claims on storage keep it. Says what stays. */
-export async function leaveNamespace(cluster: Cluster, name: string, component: string): Promise<string | undefined> {
+export async function leaveNamespace(
+  cluster: Cluster,
+  name: string,
+  component: string,
+): Promise<string | undefined> {
   if (LEFT_ALONE.includes(name)) return undefined
   const [there] = await cluster.get(['namespace', name])
   const labels = there?.metadata.labels ?? {}

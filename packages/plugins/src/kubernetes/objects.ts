@@ -65,7 +65,11 @@ function collect(value: unknown, where: string, into: KubeObject[]): void {
 }
 
 function notObjects(where: string, why: string): PluginError {
-  return new PluginError('artifact_invalid', `${where} cannot be read: ${why}.`, 'Correct it and build again.')
+  return new PluginError(
+    'artifact_invalid',
+    `${where} cannot be read: ${why}.`,
+    'Correct it and build again.',
+  )
 }
 
 export function asJson(object: KubeObject): { [key: string]: Json } {

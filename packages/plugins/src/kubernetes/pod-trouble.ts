@@ -33,7 +33,9 @@ export function podTrouble(pod: KubeObject, events: readonly KubeObject[]): Trou
     // A cluster that grows by itself takes minutes for a new node.
     return about(pod, 'scheduling', why, Infinity)
   }
-  const stuck = own.findLast((event) => /^(FailedMount|FailedAttachVolume|FailedCreatePodSandBox)$/.test(text(event, 'reason')))
+  const stuck = own.findLast((event) =>
+    /^(FailedMount|FailedAttachVolume|FailedCreatePodSandBox)$/.test(text(event, 'reason')),
+  )
   return stuck ? about(pod, 'start', `does not start: ${text(stuck, 'message')}`, Infinity) : undefined
 }
 
@@ -46,13 +48,25 @@ function containerTrouble(pod: KubeObject, container: Fields, events: KubeObject
   switch (reason) {
     case 'ErrImagePull':
     case 'ImagePullBackOff': {
-      const failed = events.findLast((event) => text(event, 'reason') === 'Failed' && /pull/i.test(text(event, 'message')))
+      const failed = events.findLast(
+        (event) => text(event, 'reason') === 'Failed' && /pull/i.test(text(event, 'message')),
+      )
       const why = failed ? text(failed, 'message') : said
-      return about(pod, 'image', `cannot have the image ${String(container['image'])} (${reason}): ${why}`, 10_000)
+      return about(
+        pod,
+        'image',
+        `cannot have the image ${String(container['image'])} (${reason}): ${why}`,
+        10_000,
+      )
     }
     case 'InvalidImageName':
     case 'ErrImageNeverPull':
-      return about(pod, 'image', `cannot have the image ${String(container['image'])} (${reason}): ${said}`, 0)
+      return about(
+        pod,
+        'image',
+        `cannot have the image ${String(container['image'])} (${reason}): ${said}`,
+        0,
+      )
     case 'CreateContainerConfigError':
     case 'CreateContainerError':
     case 'RunContainerError':
@@ -62,8 +76,11 @@ function containerTrouble(pod: KubeObject, container: Fields, events: KubeObject
     default:
   }
   const restarts = Number(container['restartCount'] ?? 0)
-  if (restarts >= FINAL_RESTARTS && container['ready'] !== true) return crash(pod, container, events, 'restarts')
-  return state['running'] !== undefined && container['ready'] === false ? notReady(pod, name, events) : undefined
+  if (restarts >= FINAL_RESTARTS && container['ready'] !== true)
+    return crash(pod, container, events, 'restarts')
+  return state['running'] !== undefined && container['ready'] === false
+    ? notReady(pod, name, events)
+    : undefined
 }
 
 function crash(pod: KubeObject, container: Fields, events: KubeObject[], reason: string): Trouble {
@@ -76,18 +93,30 @@ function crash(pod: KubeObject, container: Fields, events: KubeObject[], reason:
   const probed = probe ? `; ${text(probe, 'message').trim()}` : ''
   const words = `crashes (${reason}): its container ${name} ended${ended}${why}, ${restarts} restarts${probed}`
   const patienceMs = restarts >= FINAL_RESTARTS ? 0 : Infinity
-  return { ...about(pod, 'crash', words, patienceMs), logsOf: { ...place(pod), container: name, previous: true } }
+  return {
+    ...about(pod, 'crash', words, patienceMs),
+    logsOf: { ...place(pod), container: name, previous: true },
+  }
 }
 
 function notReady(pod: KubeObject, container: string, events: KubeObject[]): Trouble | undefined {
   const probe = events.findLast((event) => text(event, 'reason') === 'Unhealthy')
   if (probe === undefined) return undefined
-  return about(pod, 'probe', `is not ready, its container ${container}: ${text(probe, 'message').trim()}`, Infinity)
+  return about(
+    pod,
+    'probe',
+    `is not ready, its container ${container}: ${text(probe, 'message').trim()}`,
+    Infinity,
+  )
 }
 
 function about(pod: KubeObject, kind: string, words: string, patienceMs: number): Trouble {
   const { namespace, name } = pod.metadata
-  return { kind: `${kind} of ${ownerOf(pod)}`, reason: `the pod ${namespace ?? 'default'}/${name} ${words}`, patienceMs }
+  return {
+    kind: `${kind} of ${ownerOf(pod)}`,
+    reason: `the pod ${namespace ?? 'default'}/${name} ${words}`,
+    patienceMs,
+  }
 }
 
 /** Pods come and go; what makes them stays. */

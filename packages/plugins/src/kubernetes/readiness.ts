@@ -43,7 +43,9 @@ export function troubleOf(object: KubeObject, seen: Seen): Trouble | undefined {
     case 'Job':
       return jobTrouble(object, seen)
     case 'Pod':
-      return isReadyPod(object) ? undefined : (podTrouble(object, seen.events) ?? waiting(object, 'is not ready'))
+      return isReadyPod(object)
+        ? undefined
+        : (podTrouble(object, seen.events) ?? waiting(object, 'is not ready'))
     case 'CustomResourceDefinition':
       return conditionOf(object, 'Established')?.['status'] === 'True'
         ? undefined
@@ -72,7 +74,9 @@ function creationRefused(object: KubeObject, seen: Seen): Trouble | undefined {
   const said = failure?.['status'] === 'True' ? String(failure['message'] ?? '') : undefined
   const event = seen.events.findLast((each) => {
     const { reason, involvedObject } = each as Fields
-    return reason === 'FailedCreate' && (involvedObject as Fields | undefined)?.['uid'] === object.metadata.uid
+    return (
+      reason === 'FailedCreate' && (involvedObject as Fields | undefined)?.['uid'] === object.metadata.uid
+    )
   })
   const message = said ?? (event as Fields | undefined)?.['message']
   if (message === undefined || typeof message !== 'string') return undefined
@@ -88,8 +92,10 @@ function deploymentLack(object: KubeObject): string | undefined {
   const status = fields(object['status'])
   const wanted = number(spec['replicas'], 1)
   if (isBehind(object)) return 'was not looked at by its controller yet'
-  if (number(status['updatedReplicas']) < wanted) return `has ${number(status['updatedReplicas'])} of ${wanted} new pods`
-  if (number(status['replicas']) > number(status['updatedReplicas'])) return 'still has pods of the version before'
+  if (number(status['updatedReplicas']) < wanted)
+    return `has ${number(status['updatedReplicas'])} of ${wanted} new pods`
+  if (number(status['replicas']) > number(status['updatedReplicas']))
+    return 'still has pods of the version before'
   if (number(status['availableReplicas']) < wanted) {
     return `has ${number(status['availableReplicas'])} of ${wanted} pods ready`
   }
@@ -152,7 +158,11 @@ function isBehind(object: KubeObject): boolean {
 }
 
 function waiting(object: KubeObject, what: string): Trouble {
-  return { kind: `${addressOf(object)} waiting`, reason: `${addressOf(object)} ${what}`, patienceMs: Infinity }
+  return {
+    kind: `${addressOf(object)} waiting`,
+    reason: `${addressOf(object)} ${what}`,
+    patienceMs: Infinity,
+  }
 }
 
 function conditionOf(object: KubeObject, type: string): Fields | undefined {

@@ -33,7 +33,8 @@ export async function waitUntilReady(
     if (context.signal.aborted) throw canceled()
     const troubles = await look(cluster, watched, options.namespace)
     const now = Date.now()
-    for (const kind of since.keys()) if (!troubles.some((trouble) => trouble.kind === kind)) since.delete(kind)
+    for (const kind of since.keys())
+      if (!troubles.some((trouble) => trouble.kind === kind)) since.delete(kind)
     for (const { kind } of troubles) if (!since.has(kind)) since.set(kind, now)
     goodSince = troubles.length === 0 ? (goodSince ?? now) : undefined
     if (goodSince !== undefined && now - goodSince >= STABLE_MS) return undefined
@@ -42,7 +43,10 @@ export async function waitUntilReady(
     if (final) return withLogs(cluster, final)
     const [worst] = troubles
     if (now >= giveUp && worst) return withLogs(cluster, worst, options.timeoutMs)
-    const words = `waiting: ${troubles.map(({ reason }) => reason).slice(0, 3).join('; ')}`
+    const words = `waiting: ${troubles
+      .map(({ reason }) => reason)
+      .slice(0, 3)
+      .join('; ')}`
     if (worst && words !== told) context.log((told = words))
     await delay(PAUSE_MS, undefined, { signal: context.signal }).catch((cause: unknown) => {
       throw canceled(cause)
@@ -59,7 +63,8 @@ export async function look(
   const watched = objects.filter(({ kind }) => WATCHED.includes(kind))
   const present = await presentOf(cluster, watched, namespace)
   const quick: Seen = { objects: present, pods: [], replicaSets: [], events: [] }
-  const isThere = (object: KubeObject) => present.some((each) => keyOf(each) === keyOf(placed(object, namespace)))
+  const isThere = (object: KubeObject) =>
+    present.some((each) => keyOf(each) === keyOf(placed(object, namespace)))
   const absent = watched.filter((object) => !isThere(object)).map(absence)
   const late = present.filter((object) => troubleOf(object, quick) !== undefined)
   if (late.length === 0) return absent
@@ -69,7 +74,11 @@ export async function look(
 }
 
 /** Everything in one place is asked for in one call. */
-async function presentOf(cluster: Cluster, objects: readonly KubeObject[], namespace: string): Promise<KubeObject[]> {
+async function presentOf(
+  cluster: Cluster,
+  objects: readonly KubeObject[],
+  namespace: string,
+): Promise<KubeObject[]> {
   const all = objects.map((object) => placed(object, namespace))
   const found: KubeObject[] = []
   for (const place of new Set(all.map(({ metadata }) => metadata.namespace ?? ''))) {
@@ -80,8 +89,17 @@ async function presentOf(cluster: Cluster, objects: readonly KubeObject[], names
   return found
 }
 
-async function around(cluster: Cluster, objects: readonly KubeObject[], late: readonly KubeObject[]): Promise<Seen> {
-  const seen = { objects, pods: [] as KubeObject[], replicaSets: [] as KubeObject[], events: [] as KubeObject[] }
+async function around(
+  cluster: Cluster,
+  objects: readonly KubeObject[],
+  late: readonly KubeObject[],
+): Promise<Seen> {
+  const seen = {
+    objects,
+    pods: [] as KubeObject[],
+    replicaSets: [] as KubeObject[],
+    events: [] as KubeObject[],
+  }
   for (const place of new Set(late.flatMap(({ metadata }) => metadata.namespace ?? []))) {
     for (const object of await cluster.get(['pods,replicasets.apps,events', '-n', place])) {
       if (object.kind === 'Pod') seen.pods.push(object)
@@ -116,7 +134,14 @@ async function withLogs(cluster: Cluster, trouble: Trouble, waitedMs?: number): 
   const waited = waitedMs === undefined ? '' : ` (after ${Math.round(waitedMs / 1000)} seconds)`
   if (trouble.logsOf === undefined) return `${trouble.reason}${waited}`
   const { namespace, pod, container, previous } = trouble.logsOf
-  const args = ['logs', '-n', namespace, pod, '--tail=10', ...(container === undefined ? [] : ['-c', container])]
+  const args = [
+    'logs',
+    '-n',
+    namespace,
+    pod,
+    '--tail=10',
+    ...(container === undefined ? [] : ['-c', container]),
+  ]
   // The run before may be swept away just when the next one has begun; that one has often said the same by now.
   let said = previous ? wordsOf(await cluster.kubectl([...args, '--previous'])) : ''
   if (said === '') said = wordsOf(await cluster.kubectl(args))

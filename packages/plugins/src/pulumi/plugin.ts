@@ -12,5 +12,9 @@ export default pulumiPlugin
 
 async function refuse({ operation }: OperationContext): Promise<OperationResult> {
   const message = `The component ${operation.component ?? ''} is of type pulumi, which is carried in configurations and cannot be deployed yet.`
-  throw new PluginError('not_deployable', message, 'Write it as a terraform_module, or as a plugin of your own.')
+  throw new PluginError(
+    'not_deployable',
+    message,
+    'Write it as a terraform_module, or as a plugin of your own.',
+  )
 }

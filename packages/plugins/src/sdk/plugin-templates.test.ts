@@ -55,7 +55,13 @@ describe('a plugin of the vendor’s own', () => {
     await init('greet', folder, ...options)
     if (entry !== '') {
       const outfile = join(folder, 'plugin/main.mjs')
-      await build({ entryPoints: [join(folder, 'src/main.ts')], outfile, bundle: true, platform: 'node', format: 'esm' })
+      await build({
+        entryPoints: [join(folder, 'src/main.ts')],
+        outfile,
+        bundle: true,
+        platform: 'node',
+        format: 'esm',
+      })
     }
     const done = await deploy(join(folder, entry))
     expect(done).toMatchObject({ ok: true, message: 'said hello, acme' })

@@ -11,7 +11,10 @@ import type { OperationResult } from '../sdk/plugin.ts'
 import { terraformConfig, type TerraformConfig } from './config.ts'
 import { varArgs, withWorkspace, type Workspace } from './workspace.ts'
 
-const shownOutputs = z.record(z.string(), z.looseObject({ sensitive: z.boolean().default(false), value: json }))
+const shownOutputs = z.record(
+  z.string(),
+  z.looseObject({ sensitive: z.boolean().default(false), value: json }),
+)
 const FLAGS = ['-input=false', '-no-color', '-auto-approve', '-parallelism=4', '-lock-timeout=60s']
 
 export const deploy = componentOperation(terraformConfig, async (work) =>
@@ -40,7 +43,11 @@ export const destroy = componentOperation(terraformConfig, async (work) =>
 )
 
 /** Exactly the plan that was approved, or nothing: a state that moved on since makes it worthless. */
-async function applyApproved(work: Work<TerraformConfig>, workspace: Workspace, digest: string): Promise<void> {
+async function applyApproved(
+  work: Work<TerraformConfig>,
+  workspace: Workspace,
+  digest: string,
+): Promise<void> {
   const file = join(work.workDir, 'approved.tfplan')
   await writeFile(file, await approvedPlanOf(work, digest), { mode: 0o600 })
   const args = ['apply', ...FLAGS, file]

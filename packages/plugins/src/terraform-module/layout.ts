@@ -3,7 +3,9 @@ import { join, normalize } from 'node:path'
 import { z } from 'zod'
 import { PluginError } from '../sdk/errors.ts'
 
-const inside = z.string().refine((path) => !/^(\/|\.\.(\/|$))/.test(normalize(path)), 'must lie in the artifact')
+const inside = z
+  .string()
+  .refine((path) => !/^(\/|\.\.(\/|$))/.test(normalize(path)), 'must lie in the artifact')
 const layout = z.looseObject({ module: inside, providers: inside })
 
 /** Where in the artifact its build put the module and the mirror of the providers that it needs. */

@@ -22,12 +22,18 @@ export const status = componentOperation(terraformConfig, async (work) =>
   withWorkspace(work, async (workspace): Promise<OperationResult> => {
     const found = await makePlan(work, workspace, false)
     const { hasChanges, healthy } = found
-    const message = hasChanges ? 'What is there differs from what was deployed.' : 'What is there is what was deployed.'
+    const message = hasChanges
+      ? 'What is there differs from what was deployed.'
+      : 'What is there is what was deployed.'
     return { ok: healthy !== false, message, data: { isDrifted: hasChanges, healthy, plan: found as never } }
   }),
 )
 
-async function makePlan(work: Work<TerraformConfig>, workspace: Workspace, isKept: boolean): Promise<PlanResult> {
+async function makePlan(
+  work: Work<TerraformConfig>,
+  workspace: Workspace,
+  isKept: boolean,
+): Promise<PlanResult> {
   const file = join(work.workDir, 'plan.tfplan')
   const flags = ['-input=false', '-no-color', '-detailed-exitcode', PARALLELISM, `-out=${file}`]
   const lock = isKept ? [LOCK_WAIT] : ['-lock=false']

@@ -83,7 +83,11 @@ describe.skipIf(absent)(`the component type terraform_module${absent ? ` (skippe
     expect(deploys.store.locks.size).toBe(0)
 
     const again = await deploys.run('plan', given)
-    expect(again).toMatchObject({ ok: true, message: 'Nothing changes.', data: { plan: { hasChanges: false } } })
+    expect(again).toMatchObject({
+      ok: true,
+      message: 'Nothing changes.',
+      data: { plan: { hasChanges: false } },
+    })
     expect(await deploys.run('status', given)).toMatchObject({ ok: true, data: { isDrifted: false } })
   })
 
@@ -114,7 +118,10 @@ describe.skipIf(absent)(`the component type terraform_module${absent ? ` (skippe
         ].join('\n'),
       },
     ]
-    const large = await deploys.run('plan', { ...given, more: { policies, overrides: { tf_vars: { size: 9 } } } })
+    const large = await deploys.run('plan', {
+      ...given,
+      more: { policies, overrides: { tf_vars: { size: 9 } } },
+    })
     expect(large).toMatchObject({ ok: false, data: { code: 'policy_denied', final: true } })
     expect(large.message).toContain('small: terraform_data.one is larger than 8')
     const fine = await deploys.run('plan', { ...given, more: { policies } })
@@ -148,7 +155,8 @@ describe.skipIf(absent)(`the component type terraform_module${absent ? ` (skippe
   })
 
   it('tells terraform to stop, waits for it, and leaves no lock', async () => {
-    const slow = 'resource "terraform_data" "slow" {\n  provisioner "local-exec" { command = "sleep 60" }\n}\n'
+    const slow =
+      'resource "terraform_data" "slow" {\n  provisioner "local-exec" { command = "sleep 60" }\n}\n'
     const artifact = await pushModule(deploys, { 'main.tf': slow })
     const { job, api } = await deploys.start('deploy', { ...given, component: 'slow', artifact, config: {} })
     await until('the provisioner', () => job.output().includes('Provisioning with'), 60)
@@ -162,7 +170,9 @@ describe.skipIf(absent)(`the component type terraform_module${absent ? ` (skippe
   it('destroys what it made', async () => {
     const done = await deploys.run('destroy', given)
     expect(done).toMatchObject({ ok: true, message: 'Destroyed.' })
-    const state = JSON.parse(deploys.store.states.get('infra')?.toString() ?? '{}') as { resources: unknown[] }
+    const state = JSON.parse(deploys.store.states.get('infra')?.toString() ?? '{}') as {
+      resources: unknown[]
+    }
     expect(state.resources).toEqual([])
   })
 })

@@ -30,7 +30,8 @@ export async function findTerraform(
 export function fitOf(there: string, wanted: string): 'same' | 'newer' | 'unfit' {
   const want = numbers(wanted)
   const have = numbers(there)
-  if (want === undefined || have === undefined) return wanted.trim() === '' || wanted === 'latest' ? 'same' : 'unfit'
+  if (want === undefined || have === undefined)
+    return wanted.trim() === '' || wanted === 'latest' ? 'same' : 'unfit'
   if (have.major !== want.major || have.minor < (want.minor ?? 0)) return 'unfit'
   return have.minor === (want.minor ?? have.minor) ? 'same' : 'newer'
 }

@@ -34,7 +34,16 @@ export async function withWorkspace<T>(
   try {
     const env = { ...settings, ...bridge.env(work.name) }
     const run: Workspace['run'] = (args, options = {}) =>
-      runTool(work, { program, args, cwd: folder, env, isLogged: true, stopWith: 'SIGINT', ...longest(work), ...options })
+      runTool(work, {
+        program,
+        args,
+        cwd: folder,
+        env,
+        isLogged: true,
+        stopWith: 'SIGINT',
+        ...longest(work),
+        ...options,
+      })
     const must: Workspace['must'] = async (args, { codes = [0], ...options } = {}) => {
       const end = await run(args, options)
       if (end.code !== null && codes.includes(end.code)) return end

@@ -69,7 +69,10 @@ export async function createDeployWorld(settings: DeploySettings): Promise<Deplo
       if (result === undefined) throw new Error(`no result: ${job.output()}`)
       const component = given.component ?? 'web'
       if (putOutputs && result.ok) state.outputs = Object.assign(state.outputs, { [component]: putOutputs })
-      const shown = Object.entries(putOutputs ?? {}).map(([name, output]) => [name, output.sensitive ? {} : output])
+      const shown = Object.entries(putOutputs ?? {}).map(([name, output]) => [
+        name,
+        output.sensitive ? {} : output,
+      ])
       const told = JSON.stringify([result, api.record.progress, shown])
       return { ...result, outputs: putOutputs, log: job.output(), told }
     },
@@ -113,7 +116,9 @@ async function startOne(state: State, operation: ManifestOperation['operation'],
       },
       secrets: {
         ...given.secrets,
-        ...Object.fromEntries(Object.entries(given.sensitiveInputs ?? {}).map(([k, v]) => [`input--${k}`, v])),
+        ...Object.fromEntries(
+          Object.entries(given.sensitiveInputs ?? {}).map(([k, v]) => [`input--${k}`, v]),
+        ),
       },
       outputs: state.outputs,
       store: state.store,
@@ -139,6 +144,7 @@ function configOf(given: Given): ComponentJobConfig {
       ...Object.keys(given.secrets ?? {}),
       ...Object.keys(given.sensitiveInputs ?? {}).map((input) => `input--${input}`),
     ],
+    absentSecrets: {},
     dependencies: [],
     overrides: {},
     health: null,

@@ -105,7 +105,8 @@ async function answer(
     return send(response, 200, joinCredential.parse(credential))
   }
   if (call === 'PUT /v1/progress') record.progress.push(jobProgress.parse(body))
-  else if (/^PUT \/v1\/outputs(\?component=[a-z0-9_-]+)?$/.test(call)) record.putOutputs = jobOutputs.parse(body)
+  else if (/^PUT \/v1\/outputs(\?component=[a-z0-9_-]+)?$/.test(call))
+    record.putOutputs = jobOutputs.parse(body)
   else if (call === 'PUT /v1/result') record.result = jobResult.parse(body)
   else return send(response, 404, { error: { code: 'not_found', message: `no ${call}`, requestId: 'r' } })
   send(response, 200, {})

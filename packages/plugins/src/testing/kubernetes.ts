@@ -44,7 +44,8 @@ export async function helm(tool: string, ...args: string[]): Promise<string> {
 /** An image with nothing but a static busybox, in the install registry; its digest. */
 export async function pushBusybox(world: JobWorld, to: TestRegistry, repository: string): Promise<string> {
   const folder = await world.folder({ 'tmp/keep.sh': '', 'bin/sh.sh': '' })
-  for (const name of ['busybox', 'sh', 'sleep', 'httpd', 'cat']) copyFileSync(BUSYBOX, join(folder, 'bin', name))
+  for (const name of ['busybox', 'sh', 'sleep', 'httpd', 'cat'])
+    copyFileSync(BUSYBOX, join(folder, 'bin', name))
   const layer = Buffer.from(await packFolder(folder))
   const config = {
     architecture: 'amd64',
