@@ -1,6 +1,8 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createDeployWorld, type DeployWorld, type Given } from '../testing/deploy-world.ts'
 import { until } from '../testing/programs.ts'
+
+vi.setConfig({ testTimeout: 180_000 })
 
 const MARKER = 'marker-secret-aa3310'
 

@@ -1,8 +1,10 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createDeployWorld, type DeployWorld, type Given } from '../testing/deploy-world.ts'
 import { kubeconfig, kubectl, pathWith, pushBusybox, whyNoCluster } from '../testing/kubernetes.ts'
+
+vi.setConfig({ testTimeout: 180_000 })
 
 const absent = whyNoCluster()
 const MARKER = 'marker-secret-7be001'
@@ -102,7 +104,7 @@ describe.skipIf(absent)(`an image as a service on Kubernetes${absent ? ` (skippe
     expect(changed.told).not.toContain(MARKER)
     expect((await deploys.run('destroy', given)).ok).toBe(true)
     expect(await kubectl('get', 'namespace', namespace, '--ignore-not-found')).toBe('')
-  }, 240_000)
+  }, 600_000)
 
   it('is not well while its own health probes fail, and says which', async () => {
     let isUp = false
@@ -120,5 +122,5 @@ describe.skipIf(absent)(`an image as a service on Kubernetes${absent ? ` (skippe
     expect((await deploys.run('deploy', probed)).ok).toBe(true)
     expect((await deploys.run('destroy', given)).ok).toBe(true)
     await new Promise((resolve) => server.close(resolve))
-  }, 240_000)
+  }, 600_000)
 })

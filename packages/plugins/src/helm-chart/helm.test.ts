@@ -165,7 +165,7 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
         ok: true,
         data: { healthy: true, revision: 1 },
       })
-    }, 180_000)
+    }, 600_000)
 
     it('upgrades by what changed, and refuses a plan made for something else', async () => {
       const two = withValues({ replicas: '2' })
@@ -187,7 +187,7 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
       const { digest } = planned.data['plan'] as { digest: string }
       const stale = await deploys.run('deploy', { ...two, approvedPlan: digest })
       expect(stale).toMatchObject({ ok: false, data: { code: 'plan_stale', final: true } })
-    }, 180_000)
+    }, 600_000)
 
     it('rolls a crashing upgrade back, and says why in the words of the container', async () => {
       const crash = withValues({ replicas: '1', command: 'echo cannot open the database; exit 3' })
@@ -197,7 +197,7 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
       expect(failed.message).toMatch(/crashes .* ended with code 3.*cannot open the database/)
       expect(failed.told).not.toContain(MARKER)
       expect(await deployed('{.status.readyReplicas}')).toBe('2')
-    }, 240_000)
+    }, 600_000)
 
     it('names the image, the probe or the hook that keeps it from becoming healthy', async () => {
       const gone = { repository: 'apps/shop/gone', digest: `sha256:${'1'.repeat(64)}` }
@@ -212,7 +212,7 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
       const hook = await deploys.run('deploy', withValues({ hookCode: '4', hook: 'no-migration' }))
       expect(hook.message).toMatch(/Job .*shop-hook failed/)
       expect(await deployed('{.spec.replicas}')).toBe('2')
-    }, 300_000)
+    }, 600_000)
 
     it('recovers a release that an operation left half done', async () => {
       const [record] = (
@@ -230,7 +230,7 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
       expect(done.ok, done.message).toBe(true)
       expect(done.message).toMatch(/was left in pending-upgrade by an earlier operation; it was rolled back/)
       expect(await deployed('{.spec.replicas}')).toBe('1')
-    }, 180_000)
+    }, 600_000)
 
     it('is gone after destroy, with its namespace, and once more is fine', async () => {
       expect(await deploys.run('destroy', given)).toMatchObject({ ok: true, message: 'Uninstalled shop.' })
@@ -240,7 +240,7 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
       expect(failed).toMatchObject({ ok: false, data: { state: 'removed' } })
       expect(await helm(tool, 'list', '-a', '-n', namespace, '-q')).toBe('')
       expect((await deploys.run('destroy', given)).ok).toBe(true)
-    }, 180_000)
+    }, 600_000)
   })
 })
 

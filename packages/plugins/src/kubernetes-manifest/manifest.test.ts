@@ -120,7 +120,7 @@ describe.skipIf(absent)(
       const drifted = await deploys.run('status', given)
       expect(drifted).toMatchObject({ ok: true, data: { isDrifted: true, healthy: true } })
       expect(JSON.stringify(drifted.data)).toContain(`Service ${namespace}/api`)
-    }, 180_000)
+    }, 600_000)
 
     it('removes what it no longer wants, and makes kinds before what is of them', async () => {
       const rest = MANIFEST.slice(MANIFEST.indexOf('apiVersion: apps/v1'))
@@ -131,7 +131,7 @@ describe.skipIf(absent)(
       expect(done.ok, done.message).toBe(true)
       expect(await names()).not.toMatch(/service\/api|secret\/token/)
       expect(await kubectl('get', 'widget', 'one', '-n', namespace, '-o', 'jsonpath={.spec.size}')).toBe('3')
-    }, 180_000)
+    }, 600_000)
 
     it('says in the words of the cluster what keeps it from becoming healthy', async () => {
       const manifest = MANIFEST.replace(
@@ -147,7 +147,7 @@ describe.skipIf(absent)(
       const limited = { namespace, manifest: `${quota}${MANIFEST}` }
       const refused = await deploys.run('deploy', { ...given, config: limited })
       expect(refused.message).toMatch(/lets no pod of Deployment .* in: .*exceeded quota/)
-    }, 240_000)
+    }, 600_000)
 
     it('renders a kustomization with the component’s own patches, images from the closure alone', async () => {
       const { world, registry } = deploys
@@ -180,7 +180,7 @@ describe.skipIf(absent)(
       expect(await kubectl('get', 'deployment', 'api', '-n', namespace, '-o', path)).toBe(
         `2 ${host}/apps/shop/web@${digest}`,
       )
-    }, 180_000)
+    }, 600_000)
 
     it('takes everything away in reverse, its namespace too', async () => {
       expect(await deploys.run('destroy', given)).toMatchObject({ ok: true })
@@ -190,6 +190,6 @@ describe.skipIf(absent)(
         ok: true,
         message: 'There was nothing to remove.',
       })
-    }, 180_000)
+    }, 600_000)
   },
 )

@@ -1,3 +1,4 @@
+import { fields, list, number, said, type Fields } from './fields.ts'
 import type { KubeObject } from './objects.ts'
 import type { Trouble } from './readiness.ts'
 
@@ -12,8 +13,6 @@ export interface LogsOf {
 /** So often a container may crash while what it needs comes up. */
 const FINAL_RESTARTS = 3
 
-type Fields = { [key: string]: unknown }
-
 /** The reason out of the cluster why a pod is not ready; undefined where it tells none yet. */
 export function podTrouble(pod: KubeObject, events: readonly KubeObject[]): Trouble | undefined {
   const status = fields(pod['status'])
@@ -24,12 +23,12 @@ export function podTrouble(pod: KubeObject, events: readonly KubeObject[]): Trou
     if (trouble) return trouble
   }
   if (status['phase'] === 'Failed') {
-    const why = String(status['message'] ?? status['reason'] ?? 'its containers ended')
+    const why = said(status['message'], status['reason'], 'its containers ended')
     return { ...about(pod, 'failed', `failed: ${why}`, 0), logsOf: { ...place(pod), previous: false } }
   }
   const scheduled = list(status['conditions']).find(({ type }) => type === 'PodScheduled')
   if (scheduled?.['status'] === 'False') {
-    const why = `cannot be placed on a node: ${String(scheduled['message'] ?? scheduled['reason'])}`
+    const why = `cannot be placed on a node: ${said(scheduled['message'], scheduled['reason'])}`
     // A cluster that grows by itself takes minutes for a new node.
     return about(pod, 'scheduling', why, Infinity)
   }
@@ -40,42 +39,37 @@ export function podTrouble(pod: KubeObject, events: readonly KubeObject[]): Trou
 }
 
 function containerTrouble(pod: KubeObject, container: Fields, events: KubeObject[]): Trouble | undefined {
-  const name = String(container['name'])
+  const name = said(container['name'])
   const state = fields(container['state'])
   const waits = fields(state['waiting'])
-  const reason = String(waits['reason'] ?? '')
-  const said = String(waits['message'] ?? '')
+  const reason = said(waits['reason'])
+  const words = said(waits['message'])
   switch (reason) {
     case 'ErrImagePull':
     case 'ImagePullBackOff': {
       const failed = events.findLast(
         (event) => text(event, 'reason') === 'Failed' && /pull/i.test(text(event, 'message')),
       )
-      const why = failed ? text(failed, 'message') : said
+      const why = failed ? text(failed, 'message') : words
       return about(
         pod,
         'image',
-        `cannot have the image ${String(container['image'])} (${reason}): ${why}`,
+        `cannot have the image ${said(container['image'])} (${reason}): ${why}`,
         10_000,
       )
     }
     case 'InvalidImageName':
     case 'ErrImageNeverPull':
-      return about(
-        pod,
-        'image',
-        `cannot have the image ${String(container['image'])} (${reason}): ${said}`,
-        0,
-      )
+      return about(pod, 'image', `cannot have the image ${said(container['image'])} (${reason}): ${words}`, 0)
     case 'CreateContainerConfigError':
     case 'CreateContainerError':
     case 'RunContainerError':
-      return about(pod, 'container', `cannot start the container ${name} (${reason}): ${said}`, 15_000)
+      return about(pod, 'container', `cannot start the container ${name} (${reason}): ${words}`, 15_000)
     case 'CrashLoopBackOff':
       return crash(pod, container, events, reason)
     default:
   }
-  const restarts = Number(container['restartCount'] ?? 0)
+  const restarts = number(container['restartCount'])
   if (restarts >= FINAL_RESTARTS && container['ready'] !== true)
     return crash(pod, container, events, 'restarts')
   return state['running'] !== undefined && container['ready'] === false
@@ -84,11 +78,11 @@ function containerTrouble(pod: KubeObject, container: Fields, events: KubeObject
 }
 
 function crash(pod: KubeObject, container: Fields, events: KubeObject[], reason: string): Trouble {
-  const name = String(container['name'])
-  const restarts = Number(container['restartCount'] ?? 0)
+  const name = said(container['name'])
+  const restarts = number(container['restartCount'])
   const last = fields(fields(container['lastState'])['terminated'])
-  const ended = last['exitCode'] === undefined ? '' : ` with code ${String(last['exitCode'])}`
-  const why = last['reason'] === undefined || last['reason'] === 'Error' ? '' : ` (${String(last['reason'])})`
+  const ended = last['exitCode'] === undefined ? '' : ` with code ${said(last['exitCode'])}`
+  const why = last['reason'] === undefined || last['reason'] === 'Error' ? '' : ` (${said(last['reason'])})`
   const probe = events.findLast((event) => /^(Liveness|Startup) probe failed/.test(text(event, 'message')))
   const probed = probe ? `; ${text(probe, 'message').trim()}` : ''
   const words = `crashes (${reason}): its container ${name} ended${ended}${why}, ${restarts} restarts${probed}`
@@ -129,14 +123,5 @@ function place(pod: KubeObject): { namespace: string; pod: string } {
 }
 
 function text(event: KubeObject, key: 'reason' | 'message'): string {
-  const value = event[key]
-  return typeof value === 'string' ? value : ''
-}
-
-function fields(value: unknown): Fields {
-  return typeof value === 'object' && value !== null ? (value as Fields) : {}
-}
-
-function list(value: unknown): Fields[] {
-  return Array.isArray(value) ? (value as Fields[]) : []
+  return said(event[key])
 }

@@ -1,3 +1,4 @@
+import { fields, number, said, type Fields } from './fields.ts'
 import { addressOf, type KubeObject } from './objects.ts'
 import { podTrouble, type LogsOf } from './pod-trouble.ts'
 
@@ -27,8 +28,6 @@ export const WATCHED: readonly string[] = [
   'Pod',
   'CustomResourceDefinition',
 ]
-
-type Fields = { [key: string]: unknown }
 
 /** Undefined when the object is ready; kinds that have no readiness are. */
 export function troubleOf(object: KubeObject, seen: Seen): Trouble | undefined {
@@ -71,14 +70,14 @@ function rolloutTrouble(object: KubeObject, seen: Seen, lack: string | undefined
 /** Quotas, admission and the like: pods that the cluster did not even let in. */
 function creationRefused(object: KubeObject, seen: Seen): Trouble | undefined {
   const failure = conditionOf(object, 'ReplicaFailure')
-  const said = failure?.['status'] === 'True' ? String(failure['message'] ?? '') : undefined
+  const told = failure?.['status'] === 'True' ? said(failure['message']) : undefined
   const event = seen.events.findLast((each) => {
     const { reason, involvedObject } = each as Fields
     return (
       reason === 'FailedCreate' && (involvedObject as Fields | undefined)?.['uid'] === object.metadata.uid
     )
   })
-  const message = said ?? (event as Fields | undefined)?.['message']
+  const message = told ?? (event as Fields | undefined)?.['message']
   if (message === undefined || typeof message !== 'string') return undefined
   return {
     kind: `${addressOf(object)} create`,
@@ -129,7 +128,7 @@ function jobTrouble(object: KubeObject, seen: Seen): Trouble | undefined {
   if (failed?.['status'] !== 'True') return undefined
   const [pod] = podsOf(object, seen).filter((each) => !isReadyPod(each))
   const logs = pod === undefined ? {} : { logsOf: { ...place(pod), previous: false } }
-  const reason = `${addressOf(object)} failed: ${String(failed['message'] ?? failed['reason'] ?? '')}`
+  const reason = `${addressOf(object)} failed: ${said(failed['message'], failed['reason'])}`
   return { kind: `${addressOf(object)} failed`, reason, patienceMs: 0, ...logs }
 }
 
@@ -173,12 +172,4 @@ function conditionOf(object: KubeObject, type: string): Fields | undefined {
 
 function place(pod: KubeObject): { namespace: string; pod: string } {
   return { namespace: pod.metadata.namespace ?? 'default', pod: pod.metadata.name }
-}
-
-function fields(value: unknown): Fields {
-  return typeof value === 'object' && value !== null ? (value as Fields) : {}
-}
-
-function number(value: unknown, otherwise = 0): number {
-  return typeof value === 'number' ? value : otherwise
 }

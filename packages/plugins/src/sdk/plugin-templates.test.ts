@@ -4,8 +4,10 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { MEDIA_TYPES } from '@tenon/protocol'
 import { build } from 'esbuild'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createDeployWorld, type DeployWorld } from '../testing/deploy-world.ts'
+
+vi.setConfig({ testTimeout: 180_000 })
 
 const run = promisify(execFile)
 const ROOT = fileURLToPath(new URL('../../../..', import.meta.url))

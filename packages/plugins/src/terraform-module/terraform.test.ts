@@ -1,7 +1,9 @@
 import { execFileSync } from 'node:child_process'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createDeployWorld, pushModule, type DeployWorld, type Given } from '../testing/deploy-world.ts'
 import { until } from '../testing/programs.ts'
+
+vi.setConfig({ testTimeout: 180_000 })
 
 const absent = whyAbsent()
 const MARKER = 'marker-secret-7f3a91'
