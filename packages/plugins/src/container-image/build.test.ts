@@ -82,6 +82,11 @@ describe('the component type container_image', { timeout: 120_000 }, () => {
     expect((await world.build({ component })).data).toEqual({ code: 'config_invalid' })
   })
 
+  it('refuses images that only another component could carry', async () => {
+    const end = await world.build({ component: image(open, 'library/web', 'v1'), images: ['a/b:1'] })
+    expect(end.data).toEqual({ code: 'config_invalid' })
+  })
+
   it('refuses an image that is not there, naming it', async () => {
     const { data, output } = await world.build({ component: image(open, 'nothing/here', 'v1') })
     expect(data).toEqual({ code: 'image_unresolved' })
