@@ -6,7 +6,7 @@ import type { TestRegistry } from '../testing/job-world.ts'
 import { ecrRegion } from '../build/image-sources.ts'
 import { imageName } from './build.ts'
 
-describe('the component type container_image', { timeout: 120_000 }, () => {
+describe('the component type container_image', { timeout: 240_000 }, () => {
   let world: BuildWorld
   let open: TestRegistry
   let closed: TestRegistry
