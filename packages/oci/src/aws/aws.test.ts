@@ -4,7 +4,6 @@ import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ecrCredentials, ecrTokens, signAwsRequest } from '../index.ts'
-import { waitFor } from '../testing/registry-world.ts'
 
 /** The keys and the time of AWS's own published examples. */
 const KEYS = { accessKeyId: 'AKIDEXAMPLE', secretAccessKey: 'wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY' }
@@ -54,12 +53,7 @@ describe.skipIf(!hasMoto)("ECR's tokens, from moto's AWS (skipped where it is no
   beforeAll(async () => {
     url = `http://127.0.0.1:${await freePort()}`
     child = spawn('moto_server', ['-H', '127.0.0.1', '-p', new URL(url).port], { stdio: 'ignore' })
-    await waitFor('moto', () =>
-      fetch(`${url}/moto-api/`).then(
-        (answer) => answer.ok,
-        () => false,
-      ),
-    )
+    await answers(`${url}/moto-api/`)
     await call('CreateUser', { UserName: 'builder' })
     const policy = { Version: '2012-10-17', Statement: [{ Effect: 'Allow', Action: '*', Resource: '*' }] }
     await call('PutUserPolicy', {
@@ -72,7 +66,7 @@ describe.skipIf(!hasMoto)("ECR's tokens, from moto's AWS (skipped where it is no
     keys.secretAccessKey = /<SecretAccessKey>([^<]+)/.exec(made)?.[1] ?? ''
     // From here on moto checks keys, signatures and permissions.
     await fetch(`${url}/moto-api/reset-auth`, { method: 'POST', body: '0' })
-  }, 60_000)
+  }, 150_000)
   afterAll(async () => {
     const ended = new Promise((resolve) => child.once('close', resolve))
     child.kill('SIGKILL')
@@ -115,3 +109,17 @@ const freePort = (): Promise<number> =>
       server.close(() => resolve(port))
     })
   })
+
+/** A Python program takes its time to start on a busy machine. */
+const answers = async (url: string): Promise<void> => {
+  const deadline = Date.now() + 120_000
+  while (
+    !(await fetch(url).then(
+      (answer) => answer.ok,
+      () => false,
+    ))
+  ) {
+    if (Date.now() > deadline) throw new Error(`waited in vain for ${url}`)
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+}

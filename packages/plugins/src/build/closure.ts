@@ -1,5 +1,6 @@
 import type { ClosureImage } from '@tenon/core'
 import { wholeImageName, type RegistryClient } from '@tenon/oci'
+import { PluginError } from '../sdk/errors.ts'
 import type { OperationContext } from '../sdk/plugin.ts'
 import { copyImage } from './copy-image.ts'
 import type { FoundImage } from './images-in-manifests.ts'
@@ -41,6 +42,13 @@ export async function gatherClosure(
   }
   context.log(`the closure has ${closure.length} ${closure.length === 1 ? 'image' : 'images'}`)
   return closure
+}
+
+/** An image is mirrored and signed as it is: nothing can be listed in it. */
+export function refuseDeclared(images: string[]): void {
+  if (images.length === 0) return
+  const remedy = 'Move `images` to the component that runs them, such as a chart.'
+  throw new PluginError('config_invalid', 'An image cannot carry further images.', remedy)
 }
 
 /** In one order, each name once. What only the install can know is said and left to it. */

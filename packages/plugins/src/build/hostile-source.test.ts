@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { HOSTILE, tarGz } from '../testing/archives.ts'
 import { createBuildWorld, type BuildWorld } from '../testing/build-world.ts'
 
-describe('a source that holds what no source may', { timeout: 120_000 }, () => {
+describe('a source that holds what no source may', { timeout: 240_000 }, () => {
   let world: BuildWorld
 
   beforeAll(async () => {

@@ -6,7 +6,7 @@ import type { TestRegistry } from '../testing/job-world.ts'
 import { ecrRegion } from '../build/image-sources.ts'
 import { imageName } from './build.ts'
 
-describe('the component type container_image', { timeout: 120_000 }, () => {
+describe('the component type container_image', { timeout: 240_000 }, () => {
   let world: BuildWorld
   let open: TestRegistry
   let closed: TestRegistry
@@ -80,6 +80,11 @@ describe('the component type container_image', { timeout: 120_000 }, () => {
     ['half an image', { public: { image_url: 'a/b' } }],
   ])('refuses %s', async (_what, component) => {
     expect((await world.build({ component })).data).toEqual({ code: 'config_invalid' })
+  })
+
+  it('refuses images that only another component could carry', async () => {
+    const end = await world.build({ component: image(open, 'library/web', 'v1'), images: ['a/b:1'] })
+    expect(end.data).toEqual({ code: 'config_invalid' })
   })
 
   it('refuses an image that is not there, naming it', async () => {

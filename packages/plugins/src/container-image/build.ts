@@ -1,5 +1,6 @@
 import { parseImageName, parsePlatform } from '@tenon/oci'
 import { z } from 'zod'
+import { refuseDeclared } from '../build/closure.ts'
 import { buildConfig } from '../build/config.ts'
 import { copyImage } from '../build/copy-image.ts'
 import { openImageSources } from '../build/image-sources.ts'
@@ -22,7 +23,8 @@ const config = buildConfig(
 
 /** Mirrors an image that exists elsewhere: what its tag stands for now, pinned to its digest. */
 export async function build(context: OperationContext): Promise<OperationResult> {
-  const { component, repository } = readConfig(context.operation, config)
+  const { component, repository, images } = readConfig(context.operation, config)
+  refuseDeclared(images)
   const named = component.public ?? component.aws_ecr ?? component.gcp_gar
   if (named === undefined) throw wrong('names no image', 'Give it a section public, aws_ecr or gcp_gar.')
   const name = imageName(named)

@@ -35,7 +35,7 @@ ENTRYPOINT ["/app/run.sh"]
   '.dockerignore': 'left-out.txt\n',
 }
 
-describe('the component type docker_build', { timeout: 120_000 }, () => {
+describe('the component type docker_build', { timeout: 240_000 }, () => {
   let world: BuildWorld
   let path: Record<(typeof BUILDERS)[number] | 'none', string>
 

@@ -2,6 +2,7 @@ import { lstat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { importLayout } from '@tenon/oci'
 import { z } from 'zod'
+import { refuseDeclared } from '../build/closure.ts'
 import { buildConfig } from '../build/config.ts'
 import { built, vendorClient } from '../build/publish.ts'
 import { folderInside, openSource } from '../build/source.ts'
@@ -24,6 +25,7 @@ const config = buildConfig(component)
 export async function build(context: OperationContext): Promise<OperationResult> {
   const given = readConfig(context.operation, config)
   checkTexts(given.component)
+  refuseDeclared(given.images)
   const builder = await findBuilder(context)
   const { folder, record } = await openSource(context, given.source)
   const file = await dockerfileIn(folder, given.component.dockerfile)

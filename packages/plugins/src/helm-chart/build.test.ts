@@ -22,7 +22,7 @@ import { pathWith, testTool } from '../testing/tools.ts'
 const run = promisify(execFile)
 const helm = testTool('helm4') ?? testTool('helm3')
 
-describe('the component type helm_chart', { timeout: 120_000 }, () => {
+describe('the component type helm_chart', { timeout: 240_000 }, () => {
   let world: BuildWorld
   let images: TestRegistry
   let server: Server
@@ -181,37 +181,33 @@ describe('the component type helm_chart', { timeout: 120_000 }, () => {
   describe.each(['helm3', 'helm4'] as const)(
     '%s (skipped where scripts/test-tools.mjs did not run)',
     (name) => {
-      it.skipIf(testTool(name) === undefined)(
-        'pulls and renders what was built',
-        async () => {
-          const built = await world.build({ files: chartFiles(), component: values(), env: { PATH: noHelm } })
-          const home = await world.world.folder({})
-          const auth = Buffer.from(`tenon:${world.vendor.bearer()}`).toString('base64')
-          const config = join(home, 'registry.json')
-          await writeFile(config, JSON.stringify({ auths: { [hostOf(world.vendor)]: { auth } } }))
-          const env = {
-            HOME: home,
-            HELM_REGISTRY_CONFIG: config,
-            PATH: process.env['PATH'],
-            KUBECONFIG: '/dev/null',
-          }
-          const program = testTool(name) ?? ''
-          const address = `oci://${hostOf(world.vendor)}/apps/demo/part`
-          await run(program, ['pull', address, '--version', '1.2.3', '--plain-http', '--untar', '-d', home], {
-            env,
-            timeout: 60_000,
-          })
-          expect(await readFile(join(home, 'web/Chart.yaml'), 'utf8')).toBe(chartFiles()['Chart.yaml'])
-          const rendered = await run(
-            program,
-            ['template', 'x', address, '--version', '1.2.3', '--plain-http', '--set', 'image.repository=a/b'],
-            { env, timeout: 60_000 },
-          )
-          expect(rendered.stdout).toContain('image: "a/b:1.16"')
-          expect(built.data['digest']).toBeDefined()
-        },
-        120_000,
-      )
+      it.skipIf(testTool(name) === undefined)('pulls and renders what was built', async () => {
+        const built = await world.build({ files: chartFiles(), component: values(), env: { PATH: noHelm } })
+        const home = await world.world.folder({})
+        const auth = Buffer.from(`tenon:${world.vendor.bearer()}`).toString('base64')
+        const config = join(home, 'registry.json')
+        await writeFile(config, JSON.stringify({ auths: { [hostOf(world.vendor)]: { auth } } }))
+        const env = {
+          HOME: home,
+          HELM_REGISTRY_CONFIG: config,
+          PATH: process.env['PATH'],
+          KUBECONFIG: '/dev/null',
+        }
+        const program = testTool(name) ?? ''
+        const address = `oci://${hostOf(world.vendor)}/apps/demo/part`
+        await run(program, ['pull', address, '--version', '1.2.3', '--plain-http', '--untar', '-d', home], {
+          env,
+          timeout: 60_000,
+        })
+        expect(await readFile(join(home, 'web/Chart.yaml'), 'utf8')).toBe(chartFiles()['Chart.yaml'])
+        const rendered = await run(
+          program,
+          ['template', 'x', address, '--version', '1.2.3', '--plain-http', '--set', 'image.repository=a/b'],
+          { env, timeout: 60_000 },
+        )
+        expect(rendered.stdout).toContain('image: "a/b:1.16"')
+        expect(built.data['digest']).toBeDefined()
+      })
     },
   )
 
@@ -239,7 +235,7 @@ describe('the component type helm_chart', { timeout: 120_000 }, () => {
       const none = await build(parent(`  - { name: cache, version: "^3", repository: "${serverUrl}" }\n`))
       expect(none.data).toEqual({ code: 'dependency_missing' })
       expect(none.output).toMatch(/none of its versions fits; there are 1.0.0, 1.4.0/)
-    }, 60_000)
+    })
 
     it('packs those of the same source, deep, and keeps those in charts/', async () => {
       const sub = (name: string, dependencies = '') =>
@@ -279,7 +275,7 @@ describe('the component type helm_chart', { timeout: 120_000 }, () => {
         parent('  - { name: x, version: 1.0.0, repository: "file://../../../.." }\n'),
       )
       expect(outside.data).toEqual({ code: 'source_refused' })
-    }, 60_000)
+    })
 
     it.each([
       ['no repository', '  - { name: x, version: 1.0.0 }\n', /names no repository/],
@@ -297,25 +293,21 @@ describe('the component type helm_chart', { timeout: 120_000 }, () => {
     it.each([
       ...HOSTILE.map(([what, entries]) => [what, tarGz(entries)] as const),
       ['a bomb', bomb(120)] as const,
-    ])(
-      'refuses an archive in charts/ or a repository with %s, and writes nothing',
-      async (_what, bytes) => {
-        const entries = { bad: [{ name: 'bad', version: '1.0.0', urls: ['bad.tgz'] }] }
-        served.set('/index.yaml', Buffer.from(JSON.stringify({ apiVersion: 'v1', entries })))
-        served.set('/bad.tgz', bytes)
-        const fetched = await build(parent(`  - { name: bad, version: 1.0.0, repository: "${serverUrl}" }\n`))
-        expect(fetched.data).toEqual({ code: 'source_refused' })
-        const folder = await world.world.folder(
-          parent('  - { name: bad, version: 1.0.0 }\n', { 'charts/x': '' }),
-        )
-        await writeFile(join(folder, 'charts/bad-1.0.0.tgz'), bytes)
-        const present = await world.build({ folder, component: values(), env: { PATH: noHelm } })
-        expect(present.data).toEqual({ code: 'source_refused' })
-        expect(await readdir(world.world.dir)).not.toContain('escaped')
-        await expect(readFile('/tmp/tenon-escaped')).rejects.toThrow(/ENOENT/)
-      },
-      60_000,
-    )
+    ])('refuses an archive in charts/ or a repository with %s, and writes nothing', async (_what, bytes) => {
+      const entries = { bad: [{ name: 'bad', version: '1.0.0', urls: ['bad.tgz'] }] }
+      served.set('/index.yaml', Buffer.from(JSON.stringify({ apiVersion: 'v1', entries })))
+      served.set('/bad.tgz', bytes)
+      const fetched = await build(parent(`  - { name: bad, version: 1.0.0, repository: "${serverUrl}" }\n`))
+      expect(fetched.data).toEqual({ code: 'source_refused' })
+      const folder = await world.world.folder(
+        parent('  - { name: bad, version: 1.0.0 }\n', { 'charts/x': '' }),
+      )
+      await writeFile(join(folder, 'charts/bad-1.0.0.tgz'), bytes)
+      const present = await world.build({ folder, component: values(), env: { PATH: noHelm } })
+      expect(present.data).toEqual({ code: 'source_refused' })
+      expect(await readdir(world.world.dir)).not.toContain('escaped')
+      await expect(readFile('/tmp/tenon-escaped')).rejects.toThrow(/ENOENT/)
+    })
   })
 
   it('takes a chart of a repository or a registry as it is', async () => {
@@ -350,7 +342,7 @@ describe('the component type helm_chart', { timeout: 120_000 }, () => {
     expect((await world.build({ component: wrong, env: { PATH: noHelm } })).data).toEqual({
       code: 'dependency_missing',
     })
-  }, 60_000)
+  })
 
   it('refuses an archive that is not what the index says', async () => {
     await serveChart('cache', ['1.0.0'], image('v3'))

@@ -8,7 +8,7 @@ import { hostOf, pushImage } from '../testing/images.ts'
 import type { TestRegistry } from '../testing/job-world.ts'
 import { pathWith, testTool } from '../testing/tools.ts'
 
-describe('the component type kubernetes_manifest', { timeout: 120_000 }, () => {
+describe('the component type kubernetes_manifest', { timeout: 240_000 }, () => {
   let world: BuildWorld
   let images: TestRegistry
   const digests: Record<string, string> = {}

@@ -17,7 +17,7 @@ const PLUGIN = {
   'main.mjs': 'export default { operations: { deploy: async () => ({ ok: true, message: "", data: {} }) } }',
 }
 
-describe('the component type plugin', { timeout: 120_000 }, () => {
+describe('the component type plugin', { timeout: 240_000 }, () => {
   let world: BuildWorld
 
   beforeAll(async () => {
@@ -112,7 +112,7 @@ describe('the component type plugin', { timeout: 120_000 }, () => {
       expect(short.data).toMatchObject({ digest: branch.data['digest'], source: { commit } })
       const sent = await world.build({ files: PLUGIN })
       expect(sent.data['digest']).toBe(branch.data['digest'])
-    }, 60_000)
+    })
 
     it.each([
       ['a ref that is not there', { ref: 'nowhere' }, 'source_unreachable', /has no "nowhere"/],

@@ -2,6 +2,7 @@ import { lstat, readFile, realpath } from 'node:fs/promises'
 import { join, sep } from 'node:path'
 import { MEDIA_TYPES, pluginDescription, type PluginDescription } from '@tenon/protocol'
 import { z } from 'zod'
+import { gatherClosure } from '../build/closure.ts'
 import { buildConfig } from '../build/config.ts'
 import { built, publishFolder, vendorClient } from '../build/publish.ts'
 import { openSource } from '../build/source.ts'
@@ -13,16 +14,19 @@ const config = buildConfig(z.looseObject({}))
 
 /** A vendor's own plugin: a folder with plugin.json and the entry it names, checked as a job would check it. */
 export async function build(context: OperationContext): Promise<OperationResult> {
-  const { repository, source } = readConfig(context.operation, config)
+  const { repository, source, images } = readConfig(context.operation, config)
   const { folder, record } = await openSource(context, source)
   const description = await describe(folder)
   await checkEntry(folder, description)
   context.log(
     `the plugin ${description.name} ${description.version} does ${description.operations.join(', ')}`,
   )
+  const client = await vendorClient(context)
+  const closure = await gatherClosure(context, { client, repository, found: [], declared: images })
   const published = await publishFolder(context, {
-    client: await vendorClient(context),
+    client,
     repository,
+    closure,
     folder,
     artifactType: MEDIA_TYPES.plugin,
     layerType: MEDIA_TYPES.pluginLayer,

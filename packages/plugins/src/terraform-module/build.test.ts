@@ -32,7 +32,7 @@ const FILES = {
 
 describe.skipIf(!hasTerraform)(
   'the component type terraform_module (skipped where terraform is not installed)',
-  { timeout: 120_000 },
+  { timeout: 240_000 },
   () => {
     let world: BuildWorld
     let lent: string
@@ -152,7 +152,7 @@ describe.skipIf(!hasTerraform)(
       )
       expect(await readdir(join(artifact.module, '.terraform/modules/net'))).not.toContain('.git')
       expect((await world.build({ source })).data).toEqual(first.data)
-    }, 120_000)
+    })
 
     it('says what is missing', async () => {
       const none = await world.build({
