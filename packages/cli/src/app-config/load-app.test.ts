@@ -174,7 +174,7 @@ describe('any folder', () => {
           expect(error instanceof Error && !(error instanceof CliError) ? error : undefined).toBeUndefined()
         },
       ),
-      { numRuns: 300 },
+      { numRuns: 150 },
     )
   })
 
@@ -196,7 +196,7 @@ describe('any folder', () => {
           expect(error).toBeInstanceOf(CliError)
         },
       ),
-      { numRuns: 300 },
+      { numRuns: 150 },
     )
   })
 })

@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { build } from 'esbuild'
 import { describe, expect, it } from 'vitest'
@@ -49,7 +50,7 @@ describe('an app of 500 files', () => {
       expect(names).toHaveLength(500)
       const program = join(await temporaryFolder(), 'load.mjs')
       await build({
-        entryPoints: [join(import.meta.dirname, '../testing/load-program.ts')],
+        entryPoints: [fileURLToPath(new URL('../testing/load-program.ts', import.meta.url))],
         outfile: program,
         bundle: true,
         platform: 'node',
