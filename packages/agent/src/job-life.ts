@@ -34,6 +34,7 @@ import type { Slots } from './slots.ts'
 /** setTimeout takes no more. */
 const MAX_TIMER_MS = 2_147_483_647
 const ASK_AGAIN_MS = 1000
+const BOUND_LOG_EVERY_MS = 2000
 
 export interface JobLifeContext {
   agentId: string
@@ -173,7 +174,9 @@ export class JobLife {
     shipper.add(jobId, fence, this.record.logAcked, () => this.mask)
     if (this.#canceled.signal.aborted) this.#stopSoon('canceled')
     const deadline = this.#handle.state === 'running' ? this.#watchDeadline() : undefined
+    const bounding = setInterval(() => void this.#boundLog(), BOUND_LOG_EVERY_MS)
     const exit = await this.#insist(() => runtime.wait(jobId, this.#left.signal))
+    clearInterval(bounding)
     clearTimeout(deadline?.timer)
     return exit && decideOutcome(exit, this.record.result)
   }
@@ -223,6 +226,17 @@ export class JobLife {
     this.#handle = handle
     await events.raise('agent.reattached', this.record.jobId, { fence: handle.fence, state: handle.state })
     return undefined
+  }
+
+  /** A job that prints without end must not fill the disk: what nobody will ship takes no room there. */
+  async #boundLog(): Promise<number | undefined> {
+    const { runtime, maxLogBytes } = this.#context
+    try {
+      return await runtime.boundLog?.(this.record.jobId, maxLogBytes)
+    } catch (error) {
+      this.#log.warn({ err: error }, 'the log of the job on the disk could not be bounded')
+      return undefined
+    }
   }
 
   /** Counted from the journaled start, so that a restart of the agent gives no job more time. */
@@ -276,7 +290,10 @@ export class JobLife {
     if (!this.#handle) return 0
     let total = shipper.readUpTo(jobId)
     try {
-      for await (const chunk of runtime.logs(jobId, total, this.#left.signal)) total += chunk.byteLength
+      const size = await this.#boundLog()
+      // Past the bound lies a hole of any size: it is not read to be counted.
+      if (size !== undefined && size > maxLogBytes) total = size
+      else for await (const chunk of runtime.logs(jobId, total, this.#left.signal)) total += chunk.byteLength
     } catch (error) {
       this.#log.error({ err: error }, 'the log of the job could not be read to its end')
     }

@@ -16,6 +16,8 @@ export interface Runtime {
   attach(jobId: string): Promise<JobHandle | undefined>
   /** The bytes of the job's log from `offset` on; ends when the job has ended and everything was read, or on abort. */
   logs(jobId: string, offset: number, signal: AbortSignal): AsyncIterable<Uint8Array>
+  /** Frees the disk behind the log past its first `keep` bytes, and tells its size; absent where no disk of ours holds it. */
+  boundLog?(jobId: string, keep: number): Promise<number>
   /** Resolves once the job has ended; an unknown job ends with reason `gone`. Rejects only on abort. */
   wait(jobId: string, signal: AbortSignal): Promise<JobExit>
   /** Runs a command beside the program of a running job, with its eyes and rights. Throws `ExecError`. */

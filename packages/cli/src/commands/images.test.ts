@@ -82,37 +82,41 @@ async function startTheirs(): Promise<string> {
   return host
 }
 
-describe.skipIf(!canBuild)('pushing the job image (skipped where BusyBox is not installed)', () => {
-  it('into our own registry prints it by digest, with this version as its tag, and sends nothing twice', async () => {
-    const { host, keyFile } = await startOurs()
-    const home = await createHome()
-    const argv = ['images', 'push', `${host}/tenon/job`, '--key-file', keyFile]
-    const first = await home.run(argv, { dist })
-    expect(first).toMatchObject({ code: 0, stdout: `${host}/tenon/job@${image.digest}\n` })
-    const again = await home.run([...argv, '--json'], { dist })
-    expect(JSON.parse(again.stdout)).toMatchObject({
-      digest: image.digest,
-      tag: PRODUCT_VERSION,
-      transferredBytes: 0,
+describe.skipIf(!canBuild)(
+  'pushing the job image (skipped where BusyBox is not installed)',
+  { timeout: 90_000 },
+  () => {
+    it('into our own registry prints it by digest, with this version as its tag, and sends nothing twice', async () => {
+      const { host, keyFile } = await startOurs()
+      const home = await createHome()
+      const argv = ['images', 'push', `${host}/tenon/job`, '--key-file', keyFile]
+      const first = await home.run(argv, { dist })
+      expect(first).toMatchObject({ code: 0, stdout: `${host}/tenon/job@${image.digest}\n` })
+      const again = await home.run([...argv, '--json'], { dist })
+      expect(JSON.parse(again.stdout)).toMatchObject({
+        digest: image.digest,
+        tag: PRODUCT_VERSION,
+        transferredBytes: 0,
+      })
+      const denied = await home.run(['images', 'push', `${host}/tenon/job`], { dist })
+      expect(denied.code).toBe(1)
+      const wrong = join(dir, 'wrong.key')
+      await writeFile(wrong, randomBytes(32).toString('base64url'))
+      const refused = await home.run(['images', 'push', `${host}/tenon/job`, '--key-file', wrong], { dist })
+      expect(refused).toMatchObject({ code: 3, stderr: expect.stringContaining('gives no access') as string })
     })
-    const denied = await home.run(['images', 'push', `${host}/tenon/job`], { dist })
-    expect(denied.code).toBe(1)
-    const wrong = join(dir, 'wrong.key')
-    await writeFile(wrong, randomBytes(32).toString('base64url'))
-    const refused = await home.run(['images', 'push', `${host}/tenon/job`, '--key-file', wrong], { dist })
-    expect(refused).toMatchObject({ code: 3, stderr: expect.stringContaining('gives no access') as string })
-  })
 
-  it.skipIf(!hasRegistry)('into docker-registry (skipped where it is not installed)', async () => {
-    const host = await startTheirs()
-    const home = await createHome()
-    const argv = ['images', 'push', `${host}/tenon/job:mine`, '--from', image.file]
-    expect(await home.run(argv)).toMatchObject({ code: 0, stdout: `${host}/tenon/job@${image.digest}\n` })
-    const accept = 'application/vnd.oci.image.manifest.v1+json'
-    const stored = await fetch(`http://${host}/v2/tenon/job/manifests/mine`, { headers: { accept } })
-    expect(stored.headers.get('docker-content-digest')).toBe(image.digest)
-  })
-})
+    it.skipIf(!hasRegistry)('into docker-registry (skipped where it is not installed)', async () => {
+      const host = await startTheirs()
+      const home = await createHome()
+      const argv = ['images', 'push', `${host}/tenon/job:mine`, '--from', image.file]
+      expect(await home.run(argv)).toMatchObject({ code: 0, stdout: `${host}/tenon/job@${image.digest}\n` })
+      const accept = 'application/vnd.oci.image.manifest.v1+json'
+      const stored = await fetch(`http://${host}/v2/tenon/job/manifests/mine`, { headers: { accept } })
+      expect(stored.headers.get('docker-content-digest')).toBe(image.digest)
+    })
+  },
+)
 
 describe('images push', () => {
   it.each([

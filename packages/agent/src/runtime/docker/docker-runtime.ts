@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { mkdir, realpath } from 'node:fs/promises'
 import type { Logger } from 'pino'
+import { boundLog } from '../bound-log.ts'
 import { followLog } from '../follow-log.ts'
 import { ExecError, RuntimeError } from '../runtime.ts'
 import type {
@@ -61,6 +62,8 @@ export function createDockerRuntime(options: DockerRuntimeOptions): Runtime {
       return isJobId(jobId) ? find(context, jobId) : undefined
     },
     logs: (jobId, offset, signal) => logs(context, jobId, offset, signal),
+    boundLog: async (jobId, keep) =>
+      isJobId(jobId) ? boundLog((await context.folderOf(jobId)).log, keep) : 0,
     async wait(jobId, signal) {
       if (!isJobId(jobId)) return { reason: 'gone', exitCode: null, message: 'There is no such job.' }
       await starts.settled(jobId)

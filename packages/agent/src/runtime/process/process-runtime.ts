@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { mkdir, realpath } from 'node:fs/promises'
 import type { Logger } from 'pino'
 import { watchChanges } from '../changes.ts'
+import { boundLog } from '../bound-log.ts'
 import { followLog } from '../follow-log.ts'
 import { ExecError, RuntimeError } from '../runtime.ts'
 import type { ExecOptions, JobExec, JobExit, JobHandle, JobSpec, Runtime } from '../runtime.ts'
@@ -66,6 +67,7 @@ export function createProcessRuntime(options: ProcessRuntimeOptions): Runtime {
       const ended = async () => (await outcome(context, jobId)) !== undefined
       yield* followLog(folder.log, offset, ended, signal, [folder.run])
     },
+    boundLog: async (jobId, keep) => (isJobId(jobId) ? boundLog((await folderOf(jobId)).log, keep) : 0),
     wait: (jobId, signal) => wait(context, jobId, signal),
     exec: (jobId, command, execOptions) => exec(context, jobId, command, execOptions),
     stop: (jobId, graceSeconds, reason) => stop(context, jobId, graceSeconds, reason),
