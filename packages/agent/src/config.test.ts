@@ -72,3 +72,42 @@ describe('the docker runtime', () => {
     expect(read).toThrow(/TENON_JOB_IMAGE must name the image of jobs by digest/)
   })
 })
+
+describe('the kubernetes runtime', () => {
+  const image = `registry.example/tenon/job@sha256:${'a'.repeat(64)}`
+  const env = {
+    TENON_RUNTIME: 'kubernetes',
+    TENON_JOB_IMAGE: image,
+    TENON_KUBERNETES_NAMESPACE: 'jobs',
+    TENON_JOB_API_URL: 'https://agent.tenon.svc:8443',
+  }
+
+  it('takes the cluster it runs in, and a service account for each kind of job that has one', () => {
+    const told = {
+      ...env,
+      KUBERNETES_SERVICE_HOST: '10.0.0.1',
+      KUBERNETES_SERVICE_PORT: '443',
+      TENON_KUBERNETES_SERVICE_ACCOUNTS: 'deploy=cloud-admin, action=reader,',
+    }
+    expect(readConfig(flags, told, '/opt').kubernetes).toMatchObject({
+      kubeconfig: undefined,
+      serviceHost: '10.0.0.1',
+      namespace: 'jobs',
+      image,
+      serviceAccounts: { deploy: 'cloud-admin', action: 'reader' },
+      api: { url: 'https://agent.tenon.svc:8443', host: '0.0.0.0', port: 8443 },
+    })
+  })
+
+  it.each([
+    [{ TENON_KUBERNETES_NAMESPACE: undefined }, /TENON_KUBERNETES_NAMESPACE is needed/],
+    [{ TENON_KUBERNETES_NAMESPACE: 'Not One' }, /name of a namespace/],
+    [{ TENON_JOB_API_URL: undefined }, /TENON_JOB_API_URL is needed/],
+    [{ TENON_JOB_API_URL: 'http://plain' }, /https/],
+    [{ TENON_JOB_API_LISTEN: 'nowhere' }, /address and a port/],
+    [{ TENON_JOB_IMAGE: `sha256:${'a'.repeat(64)}` }, /by digest/],
+    [{ TENON_KUBERNETES_SERVICE_ACCOUNTS: 'cook=x' }, /KIND=ACCOUNT/],
+  ])('refuses %o', (more, message) => {
+    expect(() => readConfig(flags, { ...env, ...more }, '/opt')).toThrow(message)
+  })
+})

@@ -55,27 +55,25 @@ const missing = missingCluster() ?? (helm3 && helm4 ? undefined : 'helm is not h
 
 describe.skipIf(missing !== undefined)(`the chart's agent on a cluster ${missing ?? ''}`, () => {
   let cluster: TestCluster
-  let jobs: string
   const helm = async (program: string | undefined, ...args: string[]) =>
     (await run(program ?? 'helm', [...args, '--kubeconfig', cluster.kubeconfig, '-n', cluster.namespace]))
       .stdout
+  const installed = new Map<string, string | undefined>()
+  const install = async (program: string | undefined, release: string, ...args: string[]) => {
+    installed.set(release, program)
+    await helm(program, 'install', release, CHART, ...args)
+  }
   beforeAll(async () => {
     cluster = await openCluster('chart')
-    jobs = `${cluster.namespace}-jobs`
   }, 120_000)
   afterAll(async () => {
-    await cluster.kubectl('delete', 'namespace', jobs, '--ignore-not-found', '--wait=false')
+    for (const [release, program] of installed) await helm(program, 'uninstall', release, '--wait')
     await cluster.close()
   }, 120_000)
 
   it('can do what jobs need, and nothing else', { timeout: 120_000 }, async () => {
-    await helm(
-      helm3,
-      'install',
-      'rbac',
-      CHART,
-      ...values({ 'jobs.namespace': jobs, 'persistence.enabled': 'false' }),
-    )
+    const jobs = `${cluster.namespace}-rbac`
+    await install(helm3, 'rbac', ...values({ 'jobs.namespace': jobs, 'persistence.enabled': 'false' }))
     const account = 'rbac-tenon-agent'
     const kubeconfig = await loginAs(cluster, account)
     await cluster.kubectl('-n', jobs, 'create', 'serviceaccount', 'cloud')
@@ -115,7 +113,8 @@ describe.skipIf(missing !== undefined)(`the chart's agent on a cluster ${missing
       ['-n', namespace, 'create', 'job', 'x', image],
       ['-n', namespace, 'exec', 'deployment/rbac-tenon-agent', '--', 'true'],
       ['-n', jobs, 'patch', 'secret', 'precious', '-p', '{}'],
-      ['-n', jobs, 'delete', 'pods', '--all'],
+      ['-n', jobs, 'delete', 'pod', 'x'],
+      ['-n', jobs, 'delete', 'secrets', '--all'],
       ['get', 'nodes'],
       ['get', 'namespaces'],
     ]
@@ -151,13 +150,13 @@ describe.skipIf(missing !== undefined)(`the chart's agent on a cluster ${missing
     for await (const bytes of runtime.logs('allowed', 0, never)) text += Buffer.from(bytes).toString()
     expect(text).toContain('a token')
     await runtime.remove('allowed')
-    await helm(helm3, 'uninstall', 'rbac', '--wait')
   })
 
   it.skipIf(!hostAddress)(
     'is installed, runs a job, passes its own test and goes',
-    { timeout: 300_000 },
+    { timeout: 480_000 },
     async () => {
+      const jobs = `${cluster.namespace}-jobs`
       const dist = path.join(cluster.dir, 'dist')
       await mkdir(dist)
       await bundleProgram('packages/agent/src/main.ts', path.join(dist, 'agent.mjs'))
@@ -166,7 +165,12 @@ describe.skipIf(missing !== undefined)(`the chart's agent on a cluster ${missing
       const job = await loadImage(path.join(cluster.dir, 'j'), ['--no-tools', '--dist', dist])
       const server = await ContractServer.start(hostAddress)
       await cluster.kubectl(
-        ...['-n', cluster.namespace, 'create', 'secret', 'generic', 'join'],
+        '-n',
+        cluster.namespace,
+        'create',
+        'secret',
+        'generic',
+        'join',
         `--from-literal=token=${server.joinToken}`,
       )
       // This cluster may have no DNS: jobs reach the agent by the address of its Service.
@@ -181,7 +185,7 @@ describe.skipIf(missing !== undefined)(`the chart's agent on a cluster ${missing
         'jobApi.host': service,
         'jobApi.clusterIP': service,
       })
-      await helm(helm4, 'install', 'tenon', CHART, ...settings, '--wait', '--timeout', '120s')
+      await install(helm4, 'tenon', ...settings, '--wait', '--timeout', '120s')
       const patience = { timeout: 60_000, interval: 100 }
       await vi.waitFor(() => expect(server.sessions).toBe(1), patience)
       const base = server.manifest()
@@ -195,7 +199,6 @@ describe.skipIf(missing !== undefined)(`the chart's agent on a cluster ${missing
       expect(await helm(helm4, 'test', 'tenon', '--timeout', '60s')).toMatch(/Phase:\s+Succeeded/)
       const left = () => leftOf({ ...cluster, namespace: jobs }, 'tenon-')
       await vi.waitFor(async () => expect(await left()).toEqual([]), patience)
-      await helm(helm4, 'uninstall', 'tenon', '--wait')
       await server.close()
     },
   )

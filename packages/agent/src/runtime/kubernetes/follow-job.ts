@@ -61,34 +61,35 @@ export function followJob(context: FollowContext, folder: JobFolder, name: strin
   const follower = { context, folder, name, view, signal: closed.signal, setUp }
 
   async function live(): Promise<JobExit> {
+    for (;;) {
+      closed.signal.throwIfAborted()
+      view.isNew = false
+      const known = await readExit(folder)
+      const exit = known ?? (await look(follower))
+      if (exit !== undefined) {
+        setUp(exit)
+        return exit
+      }
+      const isStarting = (await readRecord(folder))?.podUid === undefined
+      await changed(view, isStarting ? STARTING_MILLISECONDS : LOOK_MILLISECONDS, closed.signal)
+    }
+  }
+
+  /** A cluster that fails to answer says nothing about the job. */
+  async function insist(): Promise<JobExit> {
     try {
       for (;;) {
-        closed.signal.throwIfAborted()
-        view.isNew = false
-        const known = await readExit(folder)
-        const exit = known ?? (await look(follower))
-        if (exit !== undefined) {
-          setUp(exit)
-          return exit
+        try {
+          return await live()
+        } catch (error) {
+          if (closed.signal.aborted) throw error
+          log.warn({ err: error, job: name }, 'the cluster does not tell about a job; it is asked again')
+          await pause(STARTING_MILLISECONDS, closed.signal)
         }
-        const isStarting = (await readRecord(folder))?.podUid === undefined
-        await changed(view, isStarting ? STARTING_MILLISECONDS : LOOK_MILLISECONDS, closed.signal)
       }
     } finally {
       view.collector?.close()
       seen.close()
-    }
-  }
-
-  async function insist(): Promise<JobExit> {
-    for (;;) {
-      try {
-        return await live()
-      } catch (error) {
-        if (closed.signal.aborted) throw error
-        log.warn({ err: error, job: name }, 'the cluster does not tell about a job; it is asked again')
-        await pause(STARTING_MILLISECONDS, closed.signal)
-      }
     }
   }
   const ended = insist()

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { mkdir, realpath } from 'node:fs/promises'
 import type { Logger } from 'pino'
 import { pause } from '../../pause.ts'
@@ -129,6 +130,8 @@ async function start(context: Context, spec: JobSpec): Promise<JobHandle> {
     if (isJobId(jobId)) {
       const earlier = await find(context, jobId)
       if (earlier !== undefined) return earlier
+      // Only a start that was cut short leaves a folder without a job in it.
+      if (existsSync(folder.root)) await removeJob(context, jobId)
     }
     const record = await createPod(context, folder, context.nameOf(jobId), spec)
     const follower = await context.follow(jobId)

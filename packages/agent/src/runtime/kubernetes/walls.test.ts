@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { pino } from 'pino'
@@ -71,6 +72,20 @@ describe.skipIf(missing !== undefined)(`a pod of Kubernetes ${missing ?? ''}`, {
     const container = ['-c', 'job', `job/${jobName(KEY, 'secret')}`]
     expect(await cluster.kubectl('-n', cluster.namespace, 'logs', ...container)).toBe('')
     expect(await leftOf(cluster, jobName(KEY, 'secret'))).not.toContainEqual(expect.stringMatching(/^Secret/))
+    await runtime.remove(spec.jobId)
+  })
+
+  it('hands on more of any bytes than a kubelet keeps of a log', async () => {
+    const runtime = open()
+    const script = 'head -c 12000000 /dev/urandom >x; cat x; printf %s "$(sha256sum x | cut -c1-64)"'
+    const spec = jobSpec('bytes', script)
+    await runtime.start(spec)
+    const chunks: Uint8Array[] = []
+    for await (const bytes of runtime.logs(spec.jobId, 0, never)) chunks.push(Uint8Array.from(bytes))
+    const log = Buffer.concat(chunks)
+    expect(log.length).toBe(12_000_064)
+    const sum = createHash('sha256').update(log.subarray(0, -64)).digest('hex')
+    expect(log.subarray(-64).toString()).toBe(sum)
     await runtime.remove(spec.jobId)
   })
 
