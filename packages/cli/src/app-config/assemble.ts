@@ -24,7 +24,6 @@ type Table = { [key: string]: Json }
 export const OWN_FIELDS: ReadonlySet<string> = new Set([
   'name',
   'type',
-  'plugin',
   'var_name',
   'labels',
   'dependencies',
@@ -58,7 +57,7 @@ export function toComponent(value: Table, source: ComponentSource | undefined): 
   const settings = toSettings(value, helmTimeout)
   return {
     name: textOf(value['name']),
-    type: type === 'plugin' ? textOf(value['plugin']) : (OLDER_TYPES[type] ?? type),
+    type: OLDER_TYPES[type] ?? type,
     dependencies: (value['dependencies'] as string[] | undefined) ?? [],
     config: Object.fromEntries(config),
     ...defined<Pick<Component, 'varName' | 'source' | 'settings'>>({

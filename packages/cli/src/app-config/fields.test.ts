@@ -181,7 +181,7 @@ describe('the app that a full folder makes', () => {
       config: { public: { image_url: 'nginx', tag: '1.27' } },
     })
     expect(component('own')).toMatchObject({
-      type: 'our-thing',
+      type: 'plugin',
       config: { anything: { a: 1 } },
       source: { kind: 'folder' },
     })

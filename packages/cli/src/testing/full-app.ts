@@ -224,7 +224,7 @@ managed_policy_name = "m"
   'components/web.toml': 'name = "web"\ntype = "script"\nsource = "../src/web"\n[settings]\nport = 8080\n',
   'src/web/deploy.sh': '',
   'components/own.toml':
-    'name = "own"\ntype = "plugin"\nplugin = "our-thing"\nsource = "src/web"\nanything = { a = 1 }\n',
+    'name = "own"\ntype = "plugin"\nsource = "src/web"\nanything = { a = 1 }\n',
   'components/tf.toml': component(
     'tf',
     'terraform_module',

@@ -223,7 +223,6 @@ export const COMPONENT_TYPES = {
     .object({
       ...common,
       type: type('plugin'),
-      plugin: acts(partName, 'The component type that a plugin of yours handles.'),
       source,
       ...repos,
     })
