@@ -1,5 +1,5 @@
 import { readdirSync, readlinkSync } from 'node:fs'
-import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { pino } from 'pino'
@@ -11,13 +11,14 @@ import { createProcessRuntime } from './process/process-runtime.ts'
 import type { JobSpec, Runtime } from './runtime.ts'
 
 const JOBS = 100
+const STARTS_AT_ONCE = 8
 const never = () => new AbortController().signal
 const log = pino({ level: 'silent' })
 const limits = {
   memoryBytes: 64 * 1_048_576,
   cpus: 0.5,
   pids: 32,
-  timeoutSeconds: 120,
+  timeoutSeconds: 240,
   graceSeconds: 1,
 }
 
@@ -38,13 +39,27 @@ const HOGS: JobSpec[] = [
   job('hog-cpu', 'while :; do :; done & while :; do :; done'),
 ]
 
-/** A hundred at once beside the hogs; what each printed, and how it ended. */
-async function runMany(runtime: Runtime) {
-  const specs = Array.from({ length: JOBS }, (_, index) =>
-    job(`many-${index}`, `echo "from ${index}"; sleep 1; echo "to ${index}"; exit ${index % 7}`),
-  )
-  await Promise.all(HOGS.map((spec) => runtime.start(spec)))
-  const ends = await Promise.all(specs.map((spec) => runOne(runtime, spec)))
+/** All run at once: each waits for the gate, which opens when the last one runs. Starts come a few at a time. */
+async function runMany(runtime: Runtime, dir: string) {
+  const gate = path.join(dir, 'gate')
+  await mkdir(gate)
+  const mounts = [{ path: gate, writable: false }]
+  const specs = Array.from({ length: JOBS }, (_, index) => {
+    const wait = `until [ -e ${gate}/open ]; do sleep 0.5; done`
+    return {
+      ...job(`many-${index}`, `echo "from ${index}"; ${wait}; echo "to ${index}"; exit ${index % 7}`),
+      mounts,
+    }
+  })
+  const queue = [...HOGS, ...specs]
+  const starter = async () => {
+    for (let spec = queue.shift(); spec; spec = queue.shift()) await runtime.start(spec)
+  }
+  await Promise.all(Array.from({ length: STARTS_AT_ONCE }, starter))
+  const running = (await runtime.list()).filter(({ state }) => state === 'running')
+  expect(running.length).toBeGreaterThanOrEqual(JOBS)
+  await writeFile(path.join(gate, 'open'), '')
+  const ends = await Promise.all(specs.map(({ jobId }) => endOf(runtime, jobId)))
   expect(ends).toEqual(
     specs.map((_, index) => ({ text: `from ${index}\nto ${index}\n`, exitCode: index % 7 })),
   )
@@ -54,11 +69,10 @@ async function runMany(runtime: Runtime) {
   expect(await runtime.list()).toEqual([])
 }
 
-async function runOne(runtime: Runtime, spec: JobSpec) {
-  await runtime.start(spec)
+async function endOf(runtime: Runtime, jobId: string) {
   const parts: Uint8Array[] = []
-  for await (const bytes of runtime.logs(spec.jobId, 0, never())) parts.push(bytes)
-  const { exitCode } = await runtime.wait(spec.jobId, never())
+  for await (const bytes of runtime.logs(jobId, 0, never())) parts.push(bytes)
+  const { exitCode } = await runtime.wait(jobId, never())
   return { text: Buffer.concat(parts).toString(), exitCode }
 }
 
@@ -69,9 +83,9 @@ describe('a hundred jobs at once, and hogs beside them, on process', () => {
   })
   afterAll(() => rm(dir, { recursive: true, force: true }))
 
-  it('all end right, and nothing is left of any', { timeout: 180_000 }, async () => {
+  it('all end right, and nothing is left of any', { timeout: 240_000 }, async () => {
     const before = processesIn(dir)
-    await runMany(createProcessRuntime({ dir: path.join(dir, 'jobs'), log }))
+    await runMany(createProcessRuntime({ dir: path.join(dir, 'jobs'), log }), dir)
     expect(processesIn(dir)).toEqual(before)
     expect(await readdir(path.join(dir, 'jobs'))).toEqual([])
   })
@@ -92,7 +106,7 @@ describe.skipIf(missing !== undefined)(`a hundred jobs at once, and hogs beside 
     const engine = createEngine([world.socketPath])
     const dir = path.join(world.dir, 'jobs')
     const options = { socketPaths: [world.socketPath], dir, log, agentKey: 'many-test', image }
-    await runMany(createDockerRuntime(options))
+    await runMany(createDockerRuntime(options), world.dir)
     expect(await engine.list('tenon.agent')).toEqual([])
     expect(await readdir(dir)).toEqual([])
   })

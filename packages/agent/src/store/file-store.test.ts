@@ -97,33 +97,37 @@ describe('what is put', () => {
     }
   })
 
-  it('agrees with a plain map over any sequence of calls, restarts included', async () => {
-    const name = fc.constantFrom('a', '../../etc/passwd', 'ü/\0', 'x'.repeat(512), '__proto__')
-    const call = fc.oneof(
-      { weight: 5, arbitrary: fc.record({ put: fc.uint8Array({ maxLength: 50 }), name }) },
-      { weight: 2, arbitrary: fc.record({ remove: fc.constant(true), name }) },
-      { weight: 1, arbitrary: fc.constant('reopen' as const) },
-    )
-    const kind = fc.constantFrom(...STORE_KINDS)
-    await fc.assert(
-      fc.asyncProperty(kind, fc.array(call, { maxLength: 12 }), async (k, calls) => {
-        for (const { name: left } of await store.list(k)) await store.remove(k, left)
-        const model = new Map<string, Uint8Array>()
-        for (const c of calls) {
-          if (c === 'reopen') await reopen()
-          else if ('put' in c) model.set(c.name, (await store.put(k, c.name, c.put), c.put))
-          else model.delete((await store.remove(k, c.name), c.name))
-        }
-        expect((await store.list(k)).map((e) => e.name)).toEqual([...model.keys()].toSorted())
-        for (const [n, value] of model) expect(await store.get(k, n)).toEqual(value)
-      }),
-      { numRuns: 15 },
-    )
-  })
+  it(
+    'agrees with a plain map over any sequence of calls, restarts included',
+    { timeout: 60_000 },
+    async () => {
+      const name = fc.constantFrom('a', '../../etc/passwd', 'ü/\0', 'x'.repeat(512), '__proto__')
+      const call = fc.oneof(
+        { weight: 5, arbitrary: fc.record({ put: fc.uint8Array({ maxLength: 50 }), name }) },
+        { weight: 2, arbitrary: fc.record({ remove: fc.constant(true), name }) },
+        { weight: 1, arbitrary: fc.constant('reopen' as const) },
+      )
+      const kind = fc.constantFrom(...STORE_KINDS)
+      await fc.assert(
+        fc.asyncProperty(kind, fc.array(call, { maxLength: 12 }), async (k, calls) => {
+          for (const { name: left } of await store.list(k)) await store.remove(k, left)
+          const model = new Map<string, Uint8Array>()
+          for (const c of calls) {
+            if (c === 'reopen') await reopen()
+            else if ('put' in c) model.set(c.name, (await store.put(k, c.name, c.put), c.put))
+            else model.delete((await store.remove(k, c.name), c.name))
+          }
+          expect((await store.list(k)).map((e) => e.name)).toEqual([...model.keys()].toSorted())
+          for (const [n, value] of model) expect(await store.get(k, n)).toEqual(value)
+        }),
+        { numRuns: 15 },
+      )
+    },
+  )
 })
 
 describe('what was changed on disk', () => {
-  it('is refused at every single byte, by name', async () => {
+  it('is refused at every single byte, by name', { timeout: 60_000 }, async () => {
     await store.put('state', 'db', bytes('content'))
     const [file] = await recordFiles()
     const good = await readFile(file!)
@@ -140,7 +144,7 @@ describe('what was changed on disk', () => {
     expect(text(await store.get('state', 'db'))).toBe('content')
   })
 
-  it('is refused when cut short at any length', async () => {
+  it('is refused when cut short at any length', { timeout: 60_000 }, async () => {
     await store.put('state', 'db', bytes('content'))
     const [file] = await recordFiles()
     const good = await readFile(file!)
