@@ -20,6 +20,7 @@ import { prepareCertificate } from './job-api/tls.ts'
 import { chooseFolder, makePrivateFolder, prepareSocket } from './job-api/socket-folder.ts'
 import { createJobDesk } from './job-desk.ts'
 import { JobRunner } from './job-runner.ts'
+import { jobSpecSettings } from './job-spec.ts'
 import { Journal } from './journal.ts'
 import {
   applyEntry,
@@ -209,18 +210,9 @@ class RunningAgent implements Agent {
       skewMs: config.clockSkewMs,
       slots: new Slots(capacityOf(config)),
       spec: {
-        node: process.execPath,
-        programs: config.programs,
+        ...jobSpecSettings(config, runtime.name),
         apiSocket: api.socket,
         remoteApi: api.secure && { url: api.secure.url, ca: api.secure.certificate.cert },
-        serviceAccounts: config.kubernetes?.serviceAccounts,
-        hostSocket: config.hostSocket,
-        lentPaths: config.lentPaths,
-        toolPaths: config.toolPaths,
-        jobKubeconfig: config.jobKubeconfig,
-        agentDir: config.dir,
-        isContainer: runtime.name === 'docker' || runtime.name === 'kubernetes',
-        isFake: runtime.name === 'fake',
       },
       givenKey: givenSecretsKey(key),
       maxLogBytes: config.maxLogBytes,

@@ -1,6 +1,7 @@
 import path from 'node:path'
 import type { JobKind, JobManifest } from '@tenon/core'
-import type { JobSpec } from './runtime/runtime.ts'
+import type { AgentConfig } from './config.ts'
+import type { JobSpec, Runtime } from './runtime/runtime.ts'
 
 /** In the job's folder, beside its token. */
 const CA_FILE = 'job-api.pem'
@@ -25,6 +26,25 @@ export interface JobSpecSettings {
   isContainer: boolean
   /** The fake runtime takes its behaviour from the component's configuration. */
   isFake: boolean
+}
+
+/** Pure: what follows from the agent's settings alone. */
+export function jobSpecSettings(
+  config: AgentConfig,
+  runtime: Runtime['name'],
+): Omit<JobSpecSettings, 'apiSocket' | 'remoteApi'> {
+  return {
+    node: process.execPath,
+    programs: config.programs,
+    serviceAccounts: config.kubernetes?.serviceAccounts,
+    hostSocket: config.hostSocket,
+    lentPaths: config.lentPaths,
+    toolPaths: config.toolPaths,
+    jobKubeconfig: config.jobKubeconfig,
+    agentDir: config.dir,
+    isContainer: runtime === 'docker' || runtime === 'kubernetes',
+    isFake: runtime === 'fake',
+  }
 }
 
 /** Pure: the folder that the syncs of one component share, one after the other; other jobs have none. */

@@ -83,8 +83,15 @@ describe('what a person decides about a run', () => {
 
   it('changes inputs, switches and approval in one call', async () => {
     const { stdout } = await tenon(
-      ...['installs', 'update', 'acme', '--input', 'size=3', '--unset', 'old', '--enable', 'a'],
-      ...['--disable', 'b', '--approval', 'prompt', '--detach'],
+      'installs',
+      'update',
+      'acme',
+      '--input=size=3',
+      '--unset=old',
+      '--enable=a',
+      '--disable=b',
+      '--approval=prompt',
+      '--detach',
     )
     expect(stdout).toBe(`${RUN}\n`)
     expect(api.callsOf('installs.update')[0]?.given.body).toEqual({

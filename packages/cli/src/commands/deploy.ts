@@ -1,10 +1,10 @@
 import { InvalidArgumentError, type Command } from '@commander-js/extra-typings'
 import type { Cli } from '../cli.ts'
+import { showStarted } from '../follow/show-started.ts'
 import { examples } from '../help-text.ts'
 import { paintStatus } from '../output/paint.ts'
 import { ago, shortDigest } from '../output/words.ts'
 import { AFTER, LIMIT, pageQuery, showPage } from './paging.ts'
-import { showStarted } from './runs.ts'
 
 export function addDeploy(program: Command, cli: Cli): void {
   program

@@ -3,6 +3,7 @@ import type { Json } from '@tenon/core'
 import type { CallOutput } from '@tenon/protocol'
 import { resolve } from 'node:path'
 import type { Cli } from '../cli.ts'
+import { showStarted } from '../follow/show-started.ts'
 import { examples } from '../help-text.ts'
 import { paintStatus } from '../output/paint.ts'
 import { ago, shortDigest } from '../output/words.ts'
@@ -10,7 +11,6 @@ import { confirm } from '../secrets/read-value.ts'
 import { addSecrets } from './installs-secrets.ts'
 import { addUpdate, takeInput } from './installs-update.ts'
 import { AFTER, LIMIT, pageQuery, showPage, type PageOptions } from './paging.ts'
-import { showStarted } from './runs.ts'
 
 type Install = CallOutput<'installs.get'>
 

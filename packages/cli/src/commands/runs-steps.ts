@@ -3,11 +3,11 @@ import type { Client, RunView } from '@tenon/protocol'
 import type { Cli } from '../cli.ts'
 import { CliError } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
+import { showStarted } from '../follow/show-started.ts'
 import { examples } from '../help-text.ts'
 import { renderPlan } from '../output/render-plan.ts'
 import { confirm } from '../secrets/read-value.ts'
 import { planOfStep } from '../follow/plan-of-step.ts'
-import { showStarted } from './runs.ts'
 
 /** What a person decides about one step of a run. */
 export function addStepCommands(runs: Command, cli: Cli): void {

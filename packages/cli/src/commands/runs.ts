@@ -1,5 +1,4 @@
 import type { Command } from '@commander-js/extra-typings'
-import type { Client, RunView } from '@tenon/protocol'
 import type { Cli } from '../cli.ts'
 import { EXIT } from '../exit-codes.ts'
 import { explainFailure, followRun } from '../follow/follow-run.ts'
@@ -51,14 +50,6 @@ export function addRuns(program: Command, cli: Cli): void {
       cli.out.line(`run ${run.id} is ${run.status === 'canceled' ? 'canceled' : 'being canceled'}`)
     })
   addStepCommands(runs as unknown as Command, cli)
-}
-
-/** What every command that starts a run ends with. */
-export async function showStarted(cli: Cli, client: Client, run: RunView, detach: boolean): Promise<void> {
-  if (!detach) return followRun(cli, client, run)
-  if (cli.globals.json) return cli.out.json(run)
-  cli.out.line(run.id)
-  cli.out.note(`next: tenon runs watch ${run.id}`)
 }
 
 async function list(cli: Cli, options: PageOptions & { install?: string | undefined }): Promise<void> {

@@ -223,8 +223,7 @@ managed_policy_name = "m"
   'policies/all.toml': 'type = "helm_chart"\ncontents = "package x"\ncomponents = ["*"]\n',
   'components/web.toml': 'name = "web"\ntype = "script"\nsource = "../src/web"\n[settings]\nport = 8080\n',
   'src/web/deploy.sh': '',
-  'components/own.toml':
-    'name = "own"\ntype = "plugin"\nsource = "src/web"\nanything = { a = 1 }\n',
+  'components/own.toml': 'name = "own"\ntype = "plugin"\nsource = "src/web"\nanything = { a = 1 }\n',
   'components/tf.toml': component(
     'tf',
     'terraform_module',

@@ -71,8 +71,9 @@ async function noteDrift(
     .where('component', '=', component)
     .forUpdate()
     .executeTakeFirst()
-  const isKnown = row?.drift != null
-  if (!row || (!plan.hasChanges && !isKnown)) return
+  if (!row) return
+  const isKnown = row.drift !== null
+  if (!plan.hasChanges && !isKnown) return
   const drift = plan.hasChanges ? { since: row.drift?.since ?? tx.at, jobId, plan } : null
   await tx.db
     .updateTable('install_component')
