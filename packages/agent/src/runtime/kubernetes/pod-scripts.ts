@@ -37,8 +37,21 @@ $tenon_names
 TENON`,
 })
 
-/** The second container: while it lives the log can be read, also when the job has ended and no agent was there. */
-export const KEEPER = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"
+/** How much longer than the job the keeper lives when the whole pod is taken away: time to read the rest of the log. */
+export const KEEPER_SECONDS = 3
+
+/**
+ * The second container: while it lives the log can be read, also when the job has ended and no agent was there. When
+ * somebody takes the pod away from a running job, it waits for the job's end and a little more.
+ */
+export const KEEPER = `
+trap 'over=1' TERM
+while [ -z "$over" ]; do sleep 3600 & wait $!; done
+cd ${INSIDE.run} && [ -s status ] || exit 0
+grep -q '^ended ' status && exit 0
+until grep -q '^ended ' status; do sleep 0.1; done
+sleep ${KEEPER_SECONDS}
+`
 
 /**
  * In the keeper. Argument: how many bytes of the log are known. First it says on stderr what the wrapper said first.

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { JobSpec } from '../runtime.ts'
 import { WRAPPER_PIDS } from '../wrapper.ts'
-import { INSIDE, KEEPER, WRAPPER } from './pod-scripts.ts'
+import { INSIDE, KEEPER, KEEPER_SECONDS, WRAPPER } from './pod-scripts.ts'
 
 export const CONTAINER = { job: 'job', keeper: 'keeper' } as const
 
@@ -39,7 +39,7 @@ export function podSpec(parts: PodParts): PodSpec {
   const user = userOf(name)
   return {
     restartPolicy: 'Never',
-    terminationGracePeriodSeconds: Math.max(1, Math.ceil(spec.limits.graceSeconds)),
+    terminationGracePeriodSeconds: Math.ceil(spec.limits.graceSeconds) + 2 * KEEPER_SECONDS,
     enableServiceLinks: false,
     automountServiceAccountToken: spec.serviceAccount !== undefined,
     ...(spec.serviceAccount === undefined ? {} : { serviceAccountName: spec.serviceAccount }),

@@ -117,7 +117,7 @@ describe.skipIf(missing !== undefined)(`a pod of Kubernetes ${missing ?? ''}`, {
 
   it('is told from a job that ended when somebody deletes it, and does not run twice', async () => {
     const runtime = open()
-    const spec = jobSpec('deleted', 'echo up; sleep 1000')
+    const spec = jobSpec('deleted', 'trap "echo last words; exit 1" TERM; echo up; sleep 1000 & wait')
     await runtime.start(spec)
     const selector = `job-name=${jobName(KEY, spec.jobId)}`
     await cluster.kubectl('-n', cluster.namespace, 'delete', 'pod', '-l', selector, '--wait=false')
@@ -125,7 +125,7 @@ describe.skipIf(missing !== undefined)(`a pod of Kubernetes ${missing ?? ''}`, {
       reason: 'evicted',
       message: expect.anything(),
     })
-    expect(await readLog(runtime, spec.jobId)).toBe('up\n')
+    expect(await readLog(runtime, spec.jobId)).toBe('up\nlast words\n')
     await runtime.remove(spec.jobId)
   })
 
@@ -181,7 +181,7 @@ describe.skipIf(missing !== undefined)(`a pod of Kubernetes ${missing ?? ''}`, {
 })
 
 function limits(): JobSpec['limits'] {
-  return { memoryBytes: 32 * MEGABYTE, cpus: 0.5, pids: 32, timeoutSeconds: 60, graceSeconds: 1 }
+  return { memoryBytes: 32 * MEGABYTE, cpus: 0.25, pids: 32, timeoutSeconds: 60, graceSeconds: 1 }
 }
 
 function jobSpec(jobId: string, script: string, more: Partial<JobSpec> = {}): JobSpec {
