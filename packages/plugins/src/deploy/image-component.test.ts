@@ -86,7 +86,7 @@ describe.skipIf(absent)(`an image as a service on Kubernetes${absent ? ` (skippe
     const planned = await deploys.run('plan', given)
     expect(planned.message).toBe('3 to create.')
     const done = await deploys.run('deploy', given)
-    expect(done.ok, done.message).toBe(true)
+    expect(done).toMatchObject({ ok: true })
     expect(done.outputs).toMatchObject({ host: { value: `web-api.${namespace}.svc` }, port: { value: 8000 } })
     expect(planned.told + done.told + done.log).not.toContain(MARKER)
     const address = await kubectl(

@@ -3,7 +3,7 @@ import type { Json } from '@tenon/core'
 import type { z } from 'zod'
 import { asPluginError, PluginError } from '../sdk/errors.ts'
 import type { OperationContext, OperationResult } from '../sdk/plugin.ts'
-import { Masker } from './masking.ts'
+import type { Masker } from './masking.ts'
 import { renderOperation } from './render.ts'
 
 /** One operation on a component, with its configuration rendered, and a log that shows no secret. */

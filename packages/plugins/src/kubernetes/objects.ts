@@ -24,6 +24,8 @@ export const kubeObject = z.looseObject({
 })
 export type KubeObject = z.infer<typeof kubeObject> & { [key: string]: unknown }
 
+const objectList = z.looseObject({ kind: z.string().endsWith('List'), items: z.array(z.unknown()) })
+
 const MAX_OBJECTS = 5000
 /** Kubernetes reads YAML 1.1, but takes neither times nor base 60 out of plain text. */
 const YAML: ParseOptions & DocumentOptions & SchemaOptions = {
@@ -51,9 +53,9 @@ export function parseObjects(content: string, where: string): KubeObject[] {
 
 function collect(value: unknown, where: string, into: KubeObject[]): void {
   if (value === null || value === undefined) return
-  const isList = typeof value === 'object' && 'items' in value && Array.isArray(value.items)
-  if (isList && String((value as { kind?: unknown }).kind ?? '').endsWith('List')) {
-    for (const item of (value as { items: unknown[] }).items) collect(item, where, into)
+  const list = objectList.safeParse(value)
+  if (list.success) {
+    for (const item of list.data.items) collect(item, where, into)
     return
   }
   const parsed = kubeObject.safeParse(value)

@@ -149,6 +149,6 @@ async function withLogs(cluster: Cluster, trouble: Trouble, waitedMs?: number): 
 }
 
 function wordsOf({ code, stdout }: ToolEnd): string {
-  const isNone = code !== 0 || /^unable to retrieve container logs/.test(stdout)
+  const isNone = code !== 0 || stdout.startsWith('unable to retrieve container logs')
   return isNone ? '' : stdout.trim()
 }

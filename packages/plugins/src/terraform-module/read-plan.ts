@@ -48,7 +48,7 @@ export function readPlan(text: string): ReadPlan {
 function changeOf(action: PlanChange['action'], address: string, before: Json, after: Json): PlanChange {
   if (action === 'create' || action === 'read') return { action, address, after }
   if (action === 'delete') return { action, address, before }
-  return { action, address, ...(difference(before, after) ?? {}) }
+  return { action, address, ...difference(before, after) }
 }
 
 function shownValues(given: z.infer<typeof change>): { before: Json; after: Json } {
