@@ -67,7 +67,16 @@ async function upgrade(helm: Helm, chart: Chart, content: Content): Promise<stri
   const owns = work.component.take_ownership ? ['--take-ownership'] : []
   const limits = ['--history-max', '20', '--timeout', `${Math.floor(waitMs(work) / 1000)}s`]
   const values = await valuesArgs(work, chart)
-  const end = await helm.run(['upgrade', '--install', release, folder, ...values, ...owns, ...limits])
+  const end = await helm.run([
+    'upgrade',
+    '--install',
+    release,
+    folder,
+    ...values,
+    ...owns,
+    ...helm.merge,
+    ...limits,
+  ])
   if (work.signal.aborted) throw canceled()
   if (end.code === 0) return undefined
   const troubles = await look(helm.cluster, [...content.hooks, ...content.objects], helm.namespace)
@@ -101,6 +110,12 @@ async function takeBack(
     message: `${message} The reason: ${problem}${note}`,
     data: { release, namespace, reason: problem.slice(0, 1500), state },
   })
+  if (deployed === undefined && before.history.length > 0) {
+    return failure(
+      'The upgrade failed, and no earlier revision was ever in force; it stays as it is.',
+      'failed',
+    )
+  }
   if (deployed === undefined) {
     const end = await helm.run(['uninstall', release, '--ignore-not-found', '--wait', '--timeout', '2m'])
     const message = 'The first install did not become healthy'
@@ -109,7 +124,7 @@ async function takeBack(
       : failure(`${message}, and could not be removed: ${complaintOf(end)}.`, 'failed')
   }
   const { revision } = deployed
-  const end = await helm.run(['rollback', release, String(revision), '--timeout', '2m'])
+  const end = await helm.run(['rollback', release, String(revision), ...helm.merge, '--timeout', '2m'])
   if (end.code !== 0) {
     return failure(
       `The upgrade failed, and the way back to revision ${revision} too: ${complaintOf(end)}.`,

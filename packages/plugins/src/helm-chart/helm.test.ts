@@ -238,7 +238,7 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
       expect(await deploys.run('destroy', given)).toMatchObject({ ok: true })
       const failed = await deploys.run('deploy', withValues({ hookCode: '4' }))
       expect(failed).toMatchObject({ ok: false, data: { state: 'removed' } })
-      expect(await helm(tool, 'list', '-a', '-n', namespace, '-q')).toBe('')
+      expect(await helm(tool, 'list', ...(tool === 'helm3' ? ['-a'] : []), '-n', namespace, '-q')).toBe('')
       expect((await deploys.run('destroy', given)).ok).toBe(true)
     }, 600_000)
   })

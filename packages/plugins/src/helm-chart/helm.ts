@@ -16,6 +16,11 @@ export interface Helm {
   cluster: Cluster
   release: string
   namespace: string
+  /**
+   * Helm 4 would leave the merge to the API server, where a field that goes can leave its defaults behind (1.20 then
+   * refuses a probe without a handler). Both versions merge as Helm 3 does.
+   */
+  merge: string[]
   run(args: string[], options?: { isLogged?: boolean }): Promise<ToolEnd>
   must(args: string[], options?: { isLogged?: boolean }): Promise<string>
 }
@@ -45,7 +50,10 @@ export async function openHelm(work: Work<HelmConfig>): Promise<Helm> {
     if (end.code === 0) return end.stdout
     throw toolFailed({ program, args }, end)
   }
-  return { work, cluster, release, namespace, run, must }
+  const version = (await must(['version', '--short'])).trim()
+  work.log(`helm ${version}`)
+  const merge = version.startsWith('v3.') ? [] : ['--server-side=false']
+  return { work, cluster, release, namespace, merge, run, must }
 }
 
 /** Oldest first; empty when there is no such release. */

@@ -4,7 +4,7 @@ import { historyOf, type Helm, type Revision } from './helm.ts'
 
 export interface Release {
   history: Revision[]
-  /** The revision that is in force. */
+  /** The revision that is in force, or was last; undefined when none ever was. */
   deployed: Revision | undefined
   /** Status of a half done operation that nobody finishes. */
   stuck: string | undefined
@@ -14,7 +14,9 @@ export interface Release {
 export async function readRelease(helm: Helm): Promise<Release> {
   const history = await historyOf(helm)
   const last = history.at(-1)
-  const deployed = history.findLast(({ status }) => status === 'deployed')
+  const deployed =
+    history.findLast(({ status }) => status === 'deployed') ??
+    history.findLast(({ status }) => status === 'superseded')
   const isStuck = last !== undefined && (last.status.startsWith('pending-') || last.status === 'uninstalling')
   const args = ['get', 'manifest', helm.release, '--revision', String(deployed?.revision ?? 0)]
   const objects = deployed === undefined ? [] : parseObjects(await helm.must(args), 'the release')
@@ -31,16 +33,17 @@ export async function recoverRelease(helm: Helm, release: Release): Promise<stri
   const last = history.at(-1)
   if (stuck === undefined || last === undefined) return undefined
   const { release: name, namespace, work } = helm
-  const good = deployed ?? history.findLast(({ status }) => status === 'superseded')
   let how: string
   if (stuck === 'uninstalling' || history.length === 1) {
     await helm.must(['uninstall', name, '--ignore-not-found', '--wait', '--timeout', '3m'], {
       isLogged: true,
     })
     how = 'removed'
-  } else if (good !== undefined) {
-    await helm.must(['rollback', name, String(good.revision), '--timeout', '3m'], { isLogged: true })
-    how = `rolled back to revision ${good.revision}`
+  } else if (deployed !== undefined) {
+    await helm.must(['rollback', name, String(deployed.revision), ...helm.merge, '--timeout', '3m'], {
+      isLogged: true,
+    })
+    how = `rolled back to revision ${deployed.revision}`
   } else {
     const kind = work.component.storage_driver.startsWith('configmap') ? 'configmap' : 'secret'
     const record = `sh.helm.release.v1.${name}.v${last.revision}`

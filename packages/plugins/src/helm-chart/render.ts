@@ -45,6 +45,7 @@ async function renderOverRelease(helm: Helm, chart: Chart, values: string[]) {
     chart.folder,
     ...values,
     ...owns,
+    ...helm.merge,
     '--dry-run=server',
     '-o',
     'json',
