@@ -80,8 +80,10 @@ export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
 
 async function jobContextOf(context: JobDeskContext, life: JobLife, waitMs: number): Promise<JobContext> {
   const { config, identity } = context
-  const cacheDir = cacheDirOf(config.dir, life.manifest)
-  const kubeconfig = kubeconfigOf(life.manifest, config.jobKubeconfig)
+  // Jobs on a cluster see nothing of the agent's machine.
+  const isElsewhere = config.kubernetes !== undefined
+  const cacheDir = isElsewhere ? undefined : cacheDirOf(config.dir, life.manifest)
+  const kubeconfig = isElsewhere ? undefined : kubeconfigOf(life.manifest, config.jobKubeconfig)
   return {
     installId: identity.installId,
     registry: await registryOf(context, life, waitMs),

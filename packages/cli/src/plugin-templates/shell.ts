@@ -61,7 +61,6 @@ A component that uses it, in the app's \`components/\`:
 
     name = "greeting"
     type = "plugin"
-    plugin = "NAME"
     source = "../NAME"
     greeting = "hello, {{ .tenon.install.name }}"
 `

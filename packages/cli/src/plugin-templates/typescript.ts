@@ -102,7 +102,6 @@ A component that uses it, in the app's \`components/\`:
 
     name = "greeting"
     type = "plugin"
-    plugin = "NAME"
     source = "../NAME/plugin"
     greeting = "hello, {{ .tenon.install.name }}"
 `
