@@ -17,6 +17,8 @@ const LAST_TRIES_MILLISECONDS = 15_000
 export interface LogCollector {
   /** What the wrapper said first: `ready` or `refused …`. Pending for ever when it never spoke. */
   readonly first: Promise<string>
+  /** Whether the job has ended and all of its log is here. */
+  isWhole(): boolean
   /** Reads what is left of an ended job. False when some of it may be lost. */
   finish(wrapperSpoke: boolean, isSilent: () => boolean): Promise<boolean>
   close(): void
@@ -45,7 +47,9 @@ export function collectLog(api: KubeApi, file: string, pod: string, log: Logger)
   })
   return {
     first,
+    isWhole: () => state.isDone,
     async finish(wrapperSpoke, isSilent) {
+      if (state.isDone) return true
       const patience = AbortSignal.any([closed.signal, AbortSignal.timeout(LAST_TRIES_MILLISECONDS)])
       if (!wrapperSpoke) {
         state.isDone = true
@@ -68,7 +72,8 @@ async function follow(state: State, handle: FileHandle, log: Logger): Promise<vo
   const { signal, pod } = state
   while (!signal.aborted && !state.isDone) {
     try {
-      state.isDone = (await readOnce(state, handle, FOLLOW)) && state.isFinishing
+      state.isDone = await readOnce(state, handle, FOLLOW)
+      if (!state.isDone) await pause(AGAIN_MILLISECONDS, signal)
     } catch (error) {
       if (signal.aborted) return
       log.debug({ err: error, pod }, 'the log of a job cannot be read now')

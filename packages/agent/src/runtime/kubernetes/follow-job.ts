@@ -151,7 +151,8 @@ async function lookForPod(follower: Follower, record: JobRecord): Promise<JobExi
   const job = await context.api.getJob(name)
   if (record.podUid !== undefined || job === undefined) {
     const exit = endOfMissingPod(view.last, job !== undefined, await readStop(folder))
-    await writeExit(folder, { ...exit, message: `${exit.message} ${LOST_LOG}` })
+    const isWhole = view.collector?.isWhole() ?? false
+    await writeExit(folder, isWhole ? exit : { ...exit, message: `${exit.message} ${LOST_LOG}` })
     await release(context, name)
     return readExit(folder)
   }

@@ -42,20 +42,24 @@ export const KEEPER_SECONDS = 3
 
 /**
  * The second container: while it lives the log can be read, also when the job has ended and no agent was there. When
- * somebody takes the pod away from a running job, it waits for the job's end and a little more.
+ * the pod is taken away it ends at once if all was read, and otherwise a little after the job.
  */
 export const KEEPER = `
+trap 'done=1' USR1
 trap 'over=1' TERM
 while [ -z "$over" ]; do sleep 3600 & wait $!; done
 cd ${INSIDE.run} && [ -s status ] || exit 0
-grep -q '^ended ' status && exit 0
-until grep -q '^ended ' status; do sleep 0.1; done
-sleep ${KEEPER_SECONDS}
+tenths=0
+while [ -z "$done" ] && [ "$tenths" -lt ${KEEPER_SECONDS * 10} ]; do
+  grep -q '^ended ' status && tenths=$((tenths + 1))
+  sleep 0.1
+done
 `
 
 /**
  * In the keeper. Argument: how many bytes of the log are known. First it says on stderr what the wrapper said first.
- * Each line on stdin is answered with the bytes that are new; after `end` it ends. Without a reader its stdin ends too.
+ * Each line on stdin is answered with the bytes that are new. It ends by itself when the job has ended and all of its log
+ * was read, or after the line `end`. Without a reader its stdin ends too.
  */
 export const FOLLOW = `
 cd ${INSIDE.run} || exit 1
@@ -65,10 +69,12 @@ echo "$first" >&2
 exec 3<log
 dd bs=1 skip="$1" count=0 <&3 2>/dev/null
 while read -r word; do
+  while read -r line; do case "$line" in ended*) word=last ;; esac; done <status
   cat <&3
-  [ "$word" = end ] && exit 0
+  [ "$word" = last ] && { sleep 0.1; cat <&3; kill -USR1 1; exit 0; }
+  [ "$word" = end ] && { kill -USR1 1; exit 0; }
 done
-exit 0
+exit 1
 `
 
 /** In the keeper, of a job whose wrapper never spoke: what there is of its log. Argument: how many bytes are known. */

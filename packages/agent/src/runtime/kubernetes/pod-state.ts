@@ -77,7 +77,9 @@ export function endOfPod(pod: Pod, stopReason: 'canceled' | 'timeout' | undefine
   const ended = containerOf(pod, CONTAINER.job)?.state.terminated
   if (ended === undefined) {
     if (status.phase !== 'Failed' && status.phase !== 'Succeeded') return undefined
-    if (stopReason !== undefined) return exitReason({ ...NOBODY_SAW, stopReason })
+    if (stopReason !== undefined || metadata.deletionTimestamp !== undefined) {
+      return endOfMissingPod(pod, true, stopReason)
+    }
     const why = [status.reason, status.message].filter(Boolean).join(': ') || 'the cluster does not say why'
     return { reason: 'gone', exitCode: null, message: `The pod of the job ended: ${why}.` }
   }
