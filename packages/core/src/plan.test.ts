@@ -215,20 +215,25 @@ describe('planRun', () => {
     expect(links(planRun({ kind: 'provision' }, app, { ...BARE, hasSandbox: false }))).toEqual([
       ['agent', []],
       ['sync:db', ['agent']],
-      ['action:first/db', ['sync:db']],
-      ['action:second/db', ['action:first/db']],
+      ['sync', ['agent']],
+      ['action:first/db', ['sync:db', 'sync']],
+      ['action:second/db', ['action:first/db', 'sync']],
       ['deploy:db', ['action:second/db']],
       ['sync:web', ['agent']],
       ['deploy:web', ['sync:web', 'deploy:db']],
-      ['action:told/web', ['deploy:web']],
-      ['action:all', ['deploy:db', 'deploy:web']],
-      ['action:hello', ['agent', 'deploy:db', 'deploy:web']],
+      ['action:told/web', ['deploy:web', 'sync']],
+      ['action:all', ['deploy:db', 'deploy:web', 'sync']],
+      ['action:hello', ['agent', 'deploy:db', 'deploy:web', 'sync']],
     ])
     expect(links(planRun({ kind: 'teardown', components: ['db', 'web'] }, app, BARE))).toEqual([
       ['destroy:web', []],
-      ['action:last/db', ['destroy:web']],
+      ['sync', []],
+      ['action:last/db', ['destroy:web', 'sync']],
       ['destroy:db', ['action:last/db']],
     ])
-    expect(links(planRun({ kind: 'action', action: 'hello' }, app, BARE))).toEqual([['action:hello', []]])
+    expect(links(planRun({ kind: 'action', action: 'hello' }, app, BARE))).toEqual([
+      ['sync', []],
+      ['action:hello', ['sync']],
+    ])
   })
 })

@@ -52,7 +52,22 @@ export type ApprovalOption = (typeof APPROVAL_OPTIONS)[number]
 
 /** Pure: the same decision on the same state gives the same steps, each after all that it depends on. */
 export function planRun(decision: Decision, app: App, state: InstallState): PlannedStep[] {
-  const graph = createGraph(app)
+  const steps = planSteps(decision, createGraph(app), state)
+  return withActionSync(steps, decision.kind === 'provision' ? ['agent'] : [])
+}
+
+/** What runs actions must be in the install's own registry as well: one sync for all of a run's actions. */
+function withActionSync(steps: PlannedStep[], after: string[]): PlannedStep[] {
+  const first = steps.findIndex(({ kind }) => kind === 'action')
+  if (first < 0) return steps
+  const sync = step('sync', null, after)
+  const synced = steps.map((each) =>
+    each.kind === 'action' ? { ...each, dependsOn: [...each.dependsOn, sync.key] } : each,
+  )
+  return [...synced.slice(0, first), sync, ...synced.slice(first)]
+}
+
+function planSteps(decision: Decision, graph: Graph, state: InstallState): PlannedStep[] {
   switch (decision.kind) {
     case 'provision': {
       const ground = state.hasSandbox

@@ -24,7 +24,8 @@ export async function loadPlugin(context: OperationContext, registry: OpenRegist
     folder,
   )
   const description = await readDescription(folder)
-  if (description.name !== plugin.name) {
+  // A component of the type `plugin` brings its own, under whatever name: the digest says which.
+  if (plugin.name !== 'plugin' && description.name !== plugin.name) {
     throw invalid(`The plugin at ${repository} is ${description.name}, not ${plugin.name}`)
   }
   const entry = await entryOf(folder, description)

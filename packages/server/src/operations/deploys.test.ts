@@ -264,7 +264,7 @@ describe('deploys that are planned first', () => {
     })
     expect(await statuses((await w.deploy()).id)).toMatchObject({ 'action:check/db': 'succeeded' })
     const alone = await server.client.call('actions.run', { params: { ref: w.name, name: 'by-hand' } })
-    expect(await statuses(alone.id)).toEqual({ 'action:by-hand': 'succeeded' })
+    expect(await statuses(alone.id)).toEqual({ sync: 'succeeded', 'action:by-hand': 'succeeded' })
     const config = componentJobConfig.parse(w.seen.at(-1)?.operations[0]?.config)
     expect(config).toMatchObject({ type: 'action', dependencies: ['db'] })
     expect(w.seen.at(-1)?.limits.timeoutSeconds).toBe(30)

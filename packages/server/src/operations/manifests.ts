@@ -133,20 +133,25 @@ function sandboxOperation(plugins: Plugins, { kind, install }: StepSubject): Man
 }
 
 function syncOperation(plugins: Plugins, subject: StepSubject): ManifestOperation {
+  if (subject.component === null) return syncOf([pluginArtifact(pluginFor(plugins, 'action'))], null, {})
   const component = componentOf(subject)
   const artifact = { name: 'artifact', ...artifactOf(subject) }
   const plugin = pluginOf(plugins, component.type, artifact)
-  return {
-    operation: 'sync',
-    plugin: { name: 'sync', repository: 'tenon/plugins/sync', digest: null },
-    component: component.name,
-    artifacts:
-      plugin.digest === artifact.digest
-        ? [artifact]
-        : [{ name: 'plugin', repository: plugin.repository, digest: plugin.digest! }, artifact],
-    approvedPlan: null,
-    config: { component: component.config },
-  }
+  const artifacts = plugin.digest === artifact.digest ? [artifact] : [pluginArtifact(plugin), artifact]
+  return syncOf(artifacts, component.name, { component: component.config })
+}
+
+function syncOf(
+  artifacts: ManifestOperation['artifacts'],
+  component: string | null,
+  config: ManifestOperation['config'],
+): ManifestOperation {
+  const plugin = { name: 'sync', repository: 'tenon/plugins/sync', digest: null }
+  return { operation: 'sync', plugin, component, artifacts, approvedPlan: null, config }
+}
+
+function pluginArtifact({ repository, digest }: ManifestOperation['plugin']) {
+  return { name: 'plugin', repository, digest: digest! }
 }
 
 function componentOperation(

@@ -18,13 +18,13 @@ export async function settlePlans(context: Context, tx: Tx, plans: readonly Ende
     const plan = planOf(result)
     if (!plan) continue
     if (run.kind === 'drift') await noteDrift(context, tx, run, component, jobId, plan)
-    else if (!plan.hasChanges && plan.healthy === true) await skipDeploy(tx, run, component)
+    else if (!plan.hasChanges && plan.healthy !== false) await skipDeploy(tx, run, component, plan)
   }
 }
 
 const LEFT_OUT: StepKind[] = ['approval', 'action', 'deploy']
 
-async function skipDeploy(tx: Tx, run: Run, component: string): Promise<void> {
+async function skipDeploy(tx: Tx, run: Run, component: string, plan: PlanResult): Promise<void> {
   const { content } = await tx.db
     .selectFrom('app_version')
     .select('content')
@@ -42,7 +42,12 @@ async function skipDeploy(tx: Tx, run: Run, component: string): Promise<void> {
   if (kept.rows.length === 0) return
   await tx.db
     .updateTable('step')
-    .set({ status: 'skipped', message: 'nothing changes, and what runs is healthy', finished_at: tx.at })
+    // Where nobody can tell whether it is well, the plan alone decides.
+    .set({
+      status: 'skipped',
+      message: plan.healthy === true ? 'nothing changes, and what runs is healthy' : 'nothing changes',
+      finished_at: tx.at,
+    })
     .where('run_id', '=', run.id)
     .where('component', '=', component)
     .where('kind', 'in', LEFT_OUT)
