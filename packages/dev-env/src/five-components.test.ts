@@ -16,7 +16,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { createRegistryClient, createTokenIssuer, startRegistryServer } from '@tenon/oci'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { pushBusybox, whyNoCluster } from '../../plugins/src/testing/kubernetes.ts'
+import { pushBusybox, whyNoCluster } from '@tenon/plugins/testing/kubernetes'
 import { startProgram, type Program } from './program.ts'
 import { buildPrograms } from './programs.ts'
 import { until } from './until.ts'
@@ -152,8 +152,8 @@ describe.skipIf(absent !== undefined)(
         }
         return path
       }
-      const digest = await pushBusybox({ folder } as never, { client } as never, 'busybox')
-      const found = await client.getManifest('busybox', digest as never)
+      const digest = await pushBusybox({ folder }, { client }, 'busybox')
+      const found = await client.getManifest('busybox', digest)
       await client.putManifest('busybox', '1', found.mediaType, found.bytes)
       image = `${new URL(upstream.url).host}/busybox`
 

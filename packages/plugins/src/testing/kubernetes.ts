@@ -5,7 +5,7 @@ import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { gunzipSync } from 'node:zlib'
-import { packFolder, pushArtifact, sha256Digest } from '@tenon/oci'
+import { packFolder, pushArtifact, sha256Digest, type Digest } from '@tenon/oci'
 import type { TestRegistry, JobWorld } from './job-world.ts'
 
 const run = promisify(execFile)
@@ -42,7 +42,11 @@ export async function helm(tool: string, ...args: string[]): Promise<string> {
 }
 
 /** An image with nothing but a static busybox, in the install registry; its digest. */
-export async function pushBusybox(world: JobWorld, to: TestRegistry, repository: string): Promise<string> {
+export async function pushBusybox(
+  world: Pick<JobWorld, 'folder'>,
+  to: Pick<TestRegistry, 'client'>,
+  repository: string,
+): Promise<Digest> {
   const folder = await world.folder({ 'tmp/keep.sh': '', 'bin/sh.sh': '' })
   for (const name of ['busybox', 'sh', 'sleep', 'httpd', 'cat'])
     copyFileSync(BUSYBOX, join(folder, 'bin', name))
