@@ -10,7 +10,10 @@ import { EXECUTABLE, shellTemplate } from '../plugin-templates/shell.ts'
 import { typescriptTemplate } from '../plugin-templates/typescript.ts'
 
 export function addPlugins(program: Command, cli: Cli): void {
-  const plugins = program.command('plugins').description('component types of your own')
+  const plugins = program
+    .command('plugins')
+    .description('component types of your own')
+    .addHelpText('after', examples('tenon plugins init greet'))
   plugins
     .command('init')
     .description('begin a plugin: a folder that works as it is')
