@@ -369,7 +369,7 @@ describe('the component type helm_chart', { timeout: 240_000 }, () => {
     ],
   ])('refuses a source with %s', async (_what, files, message) => {
     const { data, output } = await world.build({ files, env: { PATH: noHelm } })
-    expect(data).toEqual({ code: 'artifact_invalid' })
+    expect(data).toMatchObject({ code: 'artifact_invalid' })
     expect(output).toMatch(message)
   })
 })
