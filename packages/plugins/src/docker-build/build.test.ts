@@ -160,7 +160,7 @@ describe('the component type docker_build', { timeout: 240_000 }, () => {
 
   it('says so where there is no builder', async () => {
     const { data, output } = await world.build({ files: FILES, env: { PATH: path.none } })
-    expect(data).toEqual({ code: 'tool_missing' })
+    expect(data).toMatchObject({ code: 'tool_missing' })
     expect(output).toContain('needs buildah or podman')
   })
 })

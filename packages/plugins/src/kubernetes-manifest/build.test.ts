@@ -58,7 +58,7 @@ describe('the component type kubernetes_manifest', { timeout: 240_000 }, () => {
 
   it('refuses what is no YAML, a way out of the source, and both kinds at once', async () => {
     const broken = await world.build({ files: { 'a.yaml': 'a: [1' } })
-    expect(broken.data).toEqual({ code: 'artifact_invalid' })
+    expect(broken.data).toMatchObject({ code: 'artifact_invalid' })
     const out = await world.build({ files: { 'a.yaml': '' }, component: { kustomize: { path: '../..' } } })
     expect(out.data).toEqual({ code: 'source_refused' })
     const both = await world.build({ component: { manifest: 'a: 1', kustomize: { path: '.' } } })

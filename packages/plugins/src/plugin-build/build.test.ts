@@ -149,7 +149,7 @@ describe('the component type plugin', { timeout: 240_000 }, () => {
 
     it('says so where there is no git', async () => {
       const { data, output } = await world.build({ source: git(), env: { PATH: '/nowhere' } })
-      expect(data).toEqual({ code: 'tool_missing' })
+      expect(data).toMatchObject({ code: 'tool_missing' })
       expect(output).toContain('needs git, and this job has none')
     })
 

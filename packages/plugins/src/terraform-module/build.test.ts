@@ -159,7 +159,7 @@ describe.skipIf(!hasTerraform)(
         files: FILES,
         env: { PATH: pathWith(join(world.world.dir, 'bare'), {}) },
       })
-      expect(none.data).toEqual({ code: 'tool_missing' })
+      expect(none.data).toMatchObject({ code: 'tool_missing' })
       const files = { ...FILES, 'main.tf': MAIN.replace('~> 1.0', '~> 9.0') }
       const absent = await world.build({ files, env: { TENON_LENT_PATHS: lent } })
       expect(absent.data).toEqual({ code: 'tool_failed' })
