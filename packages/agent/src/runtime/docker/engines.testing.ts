@@ -118,6 +118,8 @@ async function startDaemon(name: EngineName, dir: string, socketPath: string): P
     '/usr/bin/unshare',
     ['--net', '/bin/sh', '-c', `busybox ip link set lo up; exec ${command(name, dir, data, socketPath)}`],
     {
+      // Podman's monitor leaves a file where it was started when a container runs out of memory.
+      cwd: dir,
       env: {
         ...process.env,
         CONTAINERS_CONF: path.join(dir, 'containers.conf'),
