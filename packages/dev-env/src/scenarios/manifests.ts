@@ -6,6 +6,8 @@ import { assert } from './shared.ts'
 
 const refused = { status: 'failed', reason: 'refused', starts: 0 } as const
 const OTHER = 'other'
+/** What an agent is silent about is given to it again, though not before the scenario is over. */
+const unhurried = { TENON_HEARTBEAT_SECONDS: '60', TENON_LEASE_SECONDS: '180' }
 
 /** Manifests that an agent must not run. */
 export const manifests: Scenario[] = [
@@ -39,6 +41,7 @@ export const manifests: Scenario[] = [
   {
     name: 'manifests of two installs exchanged on the wire are refused by both',
     app: { web: {} },
+    server: unhurried,
     faults: [
       {
         when: { at: 'toAgent', frame: 'job.assign', job: 'sync:web', drop: true },
@@ -58,7 +61,7 @@ export const manifests: Scenario[] = [
   {
     name: 'an expired manifest is refused',
     app: { web: {} },
-    server: { TENON_MANIFEST_TTL_SECONDS: '4' },
+    server: { ...unhurried, TENON_MANIFEST_TTL_SECONDS: '4' },
     agent: { env: { TENON_CLOCK_SKEW_SECONDS: '0' } },
     faults: [
       {
