@@ -1,4 +1,5 @@
 // Installs, builds what there is to build, runs the tests (arguments go to vitest), and names what could not be tried here.
+// With --cluster only those that need a Kubernetes cluster, which take as long as all others; without it all others.
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { homedir } from 'node:os'
@@ -6,6 +7,7 @@ import { join } from 'node:path'
 import { ensureInstalled } from './ensure-installed.mjs'
 
 ensureInstalled()
+const CLUSTER_FILES = '.cluster.test.ts'
 // Only after the installation: building needs its packages.
 const { bundle, entries, root } = await import('./build.mjs')
 
@@ -18,19 +20,26 @@ try {
 }
 console.log(`built: ${present.join(', ')}`)
 
+const args = process.argv.slice(2)
+const isCluster = args[0] === '--cluster'
+const none = { env: { TENON_KUBERNETES_ABSENT: 'see `npm run test:cluster`' }, stop: async () => undefined }
 const { startCluster } = await import('./kubernetes-cluster.mjs')
-const cluster = await startCluster()
+const cluster = isCluster ? await startCluster() : none
 const env = { ...process.env, ...cluster.env }
 // The cluster has processes of its own: a stopped run takes it down too.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => undefined)
 process.exitCode = await run(
   join(root, 'node_modules', '.bin', 'vitest'),
-  ['run', ...process.argv.slice(2)],
+  isCluster
+    ? ['run', CLUSTER_FILES, ...args.slice(1)]
+    : ['run', '--exclude', `**/*${CLUSTER_FILES}`, ...args],
   { stdio: 'inherit', env },
 )
 await cluster.stop()
 const absent = await absentParts()
-if (env.TENON_KUBERNETES_ABSENT) absent.push(['Kubernetes', env.TENON_KUBERNETES_ABSENT])
+if (isCluster && env.TENON_KUBERNETES_ABSENT) absent.push(['Kubernetes', env.TENON_KUBERNETES_ABSENT])
+if (!isCluster)
+  console.log('Not among these: what needs a Kubernetes cluster; `npm run test:cluster` runs it.')
 if (absent.length === 0) console.log('No real part is absent: nothing was skipped for one.')
 for (const [name, why] of absent) console.log(`skipped here: what needs ${name} (${why})`)
 
