@@ -106,17 +106,16 @@ describe('kill -9 in the middle', () => {
     expect((await buffer(stream)).equals(layer)).toBe(true)
     return isThere
   }
+  /** The registry may still be putting away what the dead connection had sent: then it is looked again. */
   const held = async (): Promise<number> => {
-    const files = await allFiles(join(dir, 'data/uploads'))
-    const sizes = await Promise.all(
-      files.map((file) =>
-        stat(file).then(
-          ({ size }) => size,
-          () => 0,
-        ),
-      ),
-    )
-    return sizes.reduce((sum, size) => sum + size, 0)
+    try {
+      const files = await allFiles(join(dir, 'data/uploads'))
+      const stats = await Promise.all(files.map((file) => stat(file)))
+      return stats.reduce((sum, { size }) => sum + size, 0)
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+      return held()
+    }
   }
 
   it.each(points(POINTS, 1))(
@@ -157,7 +156,8 @@ describe('kill -9 in the middle', () => {
         if (done >= part * LAYER) first.child.kill('SIGKILL')
       })
       const { code } = await first.ended
-      expect(await check(artifact)).toBe(code === 0)
+      // On a busy machine all of it may have arrived before the signal did.
+      expect((await check(artifact)) || code !== 0).toBe(true)
       const before = counted.sent().down
       const there = await held()
       const second = await start('copier.mjs', args).ended
