@@ -1,11 +1,25 @@
-import { defineConfig } from 'vitest/config'
+import { configDefaults, defineConfig } from 'vitest/config'
+
+const STAGES = ['engine', 'cluster']
+/** Set by scripts/test.mjs; without it a file runs whatever its stage. */
+const stage = process.env['TENON_TEST_STAGE']
+const isStage = stage !== undefined && STAGES.includes(stage)
 
 export default defineConfig({
   test: {
-    include: ['packages/*/src/**/*.test.ts', 'test/**/*.test.ts'],
+    include: isStage
+      ? [`packages/*/src/**/*.${stage}.test.ts`]
+      : ['packages/*/src/**/*.test.ts', 'test/**/*.test.ts'],
+    exclude: [
+      ...configDefaults.exclude,
+      ...(stage === 'everyday' ? STAGES.map((name) => `**/*.${name}.test.ts`) : []),
+    ],
+    // Stages load the whole machine (container engines, a Kubernetes cluster), so their files run one at a time.
+    fileParallelism: !isStage,
     globalSetup: ['packages/server/src/postgres/vitest-global-setup.ts'],
-    testTimeout: 20_000,
-    hookTimeout: 60_000,
+    // Past every wait inside a test: what it waited for in vain is then what is told.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     maxWorkers: 2,
   },
 })

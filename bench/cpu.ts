@@ -33,6 +33,16 @@ export async function postgresCpu(db: pg.Pool): Promise<number> {
   return own + ended + backends.reduce((sum, stat) => sum + stat!.own, 0)
 }
 
+/** Milliseconds of a process so far; 0 once it is gone. */
+export function ownCpuMs(pid: number): number {
+  return (statOf(pid)?.own ?? 0) / 1000
+}
+
+/** Milliseconds of all children of a process that have ended. */
+export function endedCpuMs(pid: number): number {
+  return (statOf(pid)?.ended ?? 0) / 1000
+}
+
 function statOf(pid: number): Stat | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8')

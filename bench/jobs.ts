@@ -1,11 +1,9 @@
-import { join } from 'node:path'
-import { setTimeout as pause } from 'node:timers/promises'
-import { commitRate, commitTimes, prepareRows, roundTrips } from './baselines.ts'
+import { commitTimes, prepareRows, roundTrips } from './baselines.ts'
 import type { Child } from './child.ts'
-import { cpuTimes, type CpuTimes } from './cpu.ts'
-import { median, quantile, round, type Measure } from './report.ts'
+import { quantile, round, type Measure } from './report.ts'
 import { seedAgents, seedApp, seedInstalls } from './seed.ts'
 import type { SwarmCommands } from './swarm-program.ts'
+import { benchThroughput } from './throughput.ts'
 import type { World } from './world.ts'
 
 const INSTALLS = 50
@@ -45,8 +43,17 @@ export async function benchJobs(
     measures.push(...(await benchPickup(world, swarm, installs, options.pickups)))
     await swarm.call('disconnect')
   }
+  const fleet = `${INSTALLS} install agents × ${INSTALL_SLOTS} slots and ${BUILD_AGENTS} build agents × ${BUILD_SLOTS}`
   if (options.only.has('throughput'))
-    measures.push(await benchThroughput(world, swarm, connect, { app, installs, seconds: options.seconds }))
+    measures.push(
+      ...(await benchThroughput(world, swarm, connect, {
+        app,
+        installs,
+        components: COMPONENTS.length,
+        fleet,
+        seconds: options.seconds,
+      })),
+    )
   await swarm.stop()
   return measures
 }
@@ -116,57 +123,4 @@ export function pairUp(
     const match = byPool.get(pool)?.[index]
     return match === undefined ? [] : [match - at]
   })
-}
-
-async function benchThroughput(
-  world: World,
-  swarm: Child<SwarmCommands>,
-  connect: () => Promise<void>,
-  load: { app: { id: string; name: string }; installs: string[]; seconds: number },
-): Promise<Measure> {
-  const { app, installs, seconds } = load
-  const baselines = [await commitRate(world, 2)]
-  const rates: number[] = []
-  const kinds: Record<string, number> = {}
-  const cpu: CpuTimes = { postgres: 0, server: 0, swarm: 0 }
-  const { child } = world.server
-  for (let at = 0; at < ROUNDS; at++) {
-    // Enough that neither kind runs out during the window; what is left over is there for the next round.
-    await child.call('queueBuilds', { app, component: 'web', count: 600 * seconds })
-    await child.call('queueRuns', { installs, each: 3 * seconds })
-    await connect()
-    await pause(1500)
-    const { profileDir } = world
-    if (profileDir) await Promise.all([child.call('profileStart'), swarm.call('profileStart')])
-    const used = () => cpuTimes(world.db, child.pid, swarm.pid)
-    const usedBefore = await used()
-    const before = await swarm.call('settled')
-    await pause(seconds * 1000)
-    const after = await swarm.call('settled')
-    const usedAfter = await used()
-    if (profileDir) {
-      await child.call('profileStop', join(profileDir, `server-${at}.cpuprofile`))
-      await swarm.call('profileStop', join(profileDir, `swarm-${at}.cpuprofile`))
-    }
-    for (const part of Object.keys(cpu) as (keyof CpuTimes)[]) cpu[part] += usedAfter[part] - usedBefore[part]
-    await swarm.call('disconnect')
-    rates.push((after.total - before.total) / ((after.at - before.at) / 1000))
-    for (const [kind, count] of Object.entries(after.kinds))
-      kinds[kind] = (kinds[kind] ?? 0) + count - (before.kinds[kind] ?? 0)
-    baselines.push(await commitRate(world, 2))
-  }
-  const total = Object.values(kinds).reduce((sum, count) => sum + count, 0)
-  const mix = Object.entries(kinds).map(([kind, count]) => `${((100 * count) / total).toFixed(0)} % ${kind}`)
-  const perSecond = median(baselines.map((one) => one.perSecond))
-  const perCommit = median(baselines.map((one) => one.cpuUs))
-  const parts = Object.entries(cpu).map(([part, us]) => `${part} ${round(us / total)} µs`)
-  return {
-    name: 'finished jobs per second',
-    measured: `${round(median(rates))}/s (${rates.map(round).join(', ')})`,
-    baseline: `${round(perSecond)}/s single-row commits, ${world.poolSize} connections`,
-    value: median(rates) / perSecond,
-    unit: ' of it',
-    goal: { least: 0.25 },
-    note: `queued → claimed → sent → accepted, started, finished with a signed report → stored and audited; ${mix.join(', ')}; runs of ${COMPONENTS.length} components; ${INSTALLS} install agents × ${INSTALL_SLOTS} slots and ${BUILD_AGENTS} build agents × ${BUILD_SLOTS} (real channel, jobs that end at once) in one process beside the server; processor time per job: ${parts.join(', ')}; of a single-row commit: ${round(perCommit)} µs`,
-  }
 }

@@ -1,138 +1,53 @@
 import { anonymous, createRegistryClient, createTokenIssuer, pushArtifact } from '@tenon/oci'
 import type { Digest } from '@tenon/oci'
-import { spawn, spawnSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { createParts } from './oci-parts.ts'
+import type { Cost, Server } from './oci-parts.ts'
+import { median } from './report.ts'
 
-/** Our copy engine and registry against skopeo and docker-registry, both sides in one run on one machine. */
+const HELP = `npm run bench:oci -- [--rounds 3] [--only cold,changed,nothing,many,push,pull,installs] [--layer-mb 20]
+                     [--parallel 50] [--json] [--strict]
+  --strict   exit code 1 when a goal is missed
+Our copy engine and registry against skopeo and docker-registry: both sides in one run, in turns, each first every other
+round; medians. Processor time is user and system together, of the measured process and of the registries it spoke to.`
+
+const CASES = ['cold', 'changed', 'nothing', 'many', 'push', 'pull', 'installs']
 const { values } = parseArgs({
   options: {
-    worker: { type: 'string' },
-    registry: { type: 'string' },
+    worker: { type: 'string', default: '' },
+    registry: { type: 'string', default: '' },
+    only: { type: 'string', default: CASES.join(',') },
     rounds: { type: 'string', default: '3' },
     'layer-mb': { type: 'string', default: '20' },
     parallel: { type: 'string', default: '50' },
+    json: { type: 'boolean', default: false },
+    strict: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
   },
 })
-const [WORKER, REGISTRY] = [values.worker ?? '', values.registry ?? '']
+const WORKER = values.worker
 const [ROUNDS, LAYER_MB, PARALLEL] = [values.rounds, values['layer-mb'], values.parallel].map(Number) as [
   number,
   number,
   number,
 ]
+const only = values.only.split(',')
 const LAYERS = 10
 const MB = 1_000_000
 
-interface Running {
-  url: string
-  /** What its process has used of the processor so far. */
-  cpuMs(): Promise<number>
-  stop(): Promise<void>
-}
-
-interface Measured {
-  ms: number
-  rssMb: number
-  /** Without the start of the process, where it tells. */
-  workMs?: number
-}
-
 const dir = await mkdtemp(join(tmpdir(), 'tenon-bench-oci-'))
-const running = new Set<Running>()
-let names = 0
-
-const freePort = (): Promise<number> =>
-  new Promise((resolve) => {
-    const server = createServer()
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as AddressInfo
-      server.close(() => resolve(port))
-    })
-  })
-
-const startServer = async (
-  program: string,
-  args: string[],
-  url: string,
-  folder: string,
-): Promise<Running> => {
-  const child = spawn(program, args, { stdio: 'ignore' })
-  const ended = new Promise<void>((resolve) => child.once('close', () => resolve()))
-  for (let isUp = false; !isUp;) {
-    await new Promise((resolve) => setTimeout(resolve, 20))
-    isUp = await fetch(`${url}/v2/`).then(
-      (answer) => answer.status === 200 || answer.status === 401,
-      () => false,
-    )
-    if (child.exitCode !== null) throw new Error(`${program} ended with ${child.exitCode}`)
-  }
-  const server: Running = {
-    url,
-    cpuMs: async () => {
-      const fields = (await readFile(`/proc/${child.pid}/stat`, 'utf8')).split(') ')[1]?.split(' ') ?? []
-      // Fields 14 and 15 of the whole line, in hundredths of a second.
-      return (Number(fields[11]) + Number(fields[12])) * 10
-    },
-    stop: async () => {
-      running.delete(server)
-      child.kill('SIGKILL')
-      await ended
-      await rm(folder, { recursive: true, force: true })
-    },
-  }
-  running.add(server)
-  return server
-}
-
-const startTheirs = async (): Promise<Running> => {
-  const port = await freePort()
-  const folder = join(dir, `theirs-${names++}`)
-  const file = `${folder}.yml`
-  const storage = `storage: {filesystem: {rootdirectory: ${folder}}}`
-  await writeFile(file, `version: 0.1\nlog: {level: error}\n${storage}\nhttp: {addr: '127.0.0.1:${port}'}\n`)
-  return startServer('docker-registry', ['serve', file], `http://127.0.0.1:${port}`, folder)
-}
-
-const startOurs = async (): Promise<Running> => {
-  const port = await freePort()
-  const folder = join(dir, `ours-${names++}`)
-  const args = [REGISTRY, '--dir', folder, '--port', String(port), '--key-file', join(dir, 'key')]
-  return startServer(process.execPath, args, `http://127.0.0.1:${port}`, folder)
-}
-
-/** Time of the whole process, start included, and the most memory it held. */
-const measure = (program: string, args: string[]): Promise<Measured> =>
-  new Promise((resolve, reject) => {
-    const started = performance.now()
-    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] })
-    let said = ''
-    child.stdout.on('data', (chunk: Buffer) => (said += chunk.toString()))
-    let rssMb = 0
-    const look = setInterval(() => {
-      void readFile(`/proc/${child.pid}/status`, 'utf8').then(
-        (text) => (rssMb = Math.max(rssMb, Number(/VmHWM:\s+(\d+)/.exec(text)?.[1] ?? 0) / 1024)),
-        () => undefined,
-      )
-    }, 20)
-    child.once('close', (code) => {
-      clearInterval(look)
-      const work = /"ms":([\d.]+)/.exec(said)?.[1]
-      const told = work === undefined ? {} : { workMs: Number(work) }
-      if (code === 0) resolve({ ms: performance.now() - started, rssMb, ...told })
-      else reject(new Error(`${program} ${args[0]} ended with ${code}`))
-    })
-  })
+const parts = createParts(dir, values.registry)
 
 const ours = (from: string, to: string, digest: Digest, target = 'copied', times = '1') =>
-  measure(process.execPath, [WORKER, 'copy', from, 'bench', to, target, digest, times])
+  parts.run(process.execPath, [WORKER, 'copy', from, 'bench', to, target, digest, times])
 
 const skopeo = (from: string, to: string, digest: Digest, target = 'copied') =>
-  measure('skopeo', [
+  parts.run('skopeo', [
     '--insecure-policy',
     'copy',
     '--quiet',
@@ -159,40 +74,26 @@ const pushImage = async (url: string, layers: Buffer[], credentials = anonymous)
 
 const makeLayers = (bytes: number): Buffer[] => Array.from({ length: LAYERS }, () => randomBytes(bytes))
 
-const median = (all: number[]): number => all.toSorted((a, b) => a - b)[Math.floor(all.length / 2)] ?? 0
-
 interface Row {
   what: string
-  ours: number[]
-  work: number[]
-  theirs: number[]
-  rss: number[]
-  theirRss: number[]
+  /** Least times as fast that the work must be. */
+  goal: number
+  ours: Cost[]
+  theirs: Cost[]
 }
 const rows: Row[] = []
 
 /** Each round runs both sides one after the other, in turn first, on a machine that others may use too. */
 const compare = async (
-  what: string,
-  one: () => Promise<Measured>,
-  other: () => Promise<Measured>,
+  [name, what, goal]: [name: string, what: string, goal: number],
+  one: () => Promise<Cost>,
+  other: () => Promise<Cost>,
   rounds = ROUNDS,
 ): Promise<void> => {
-  const row: Row = { what, ours: [], work: [], theirs: [], rss: [], theirRss: [] }
+  if (!only.includes(name)) return
+  const row: Row = { what, goal, ours: [], theirs: [] }
   for (let round = 0; round < rounds; round++) {
-    const sides = [
-      async () => {
-        const { ms, rssMb, workMs } = await one()
-        row.ours.push(ms)
-        row.work.push(workMs ?? ms)
-        row.rss.push(rssMb)
-      },
-      async () => {
-        const { ms, rssMb } = await other()
-        row.theirs.push(ms)
-        row.theirRss.push(rssMb)
-      },
-    ]
+    const sides = [async () => row.ours.push(await one()), async () => row.theirs.push(await other())]
     for (const side of round % 2 === 0 ? sides : sides.toReversed()) await side()
   }
   rows.push(row)
@@ -201,11 +102,11 @@ const compare = async (
 /** On a target of its own each time, prepared and taken away outside of what is measured. */
 const onFresh =
   (
-    work: (to: string) => Promise<Measured>,
+    work: (to: string) => Promise<Cost>,
     prepare?: (to: string) => Promise<unknown>,
-    start = startTheirs,
+    start = parts.startTheirs,
   ) =>
-  async (): Promise<Measured> => {
+  async (): Promise<Cost> => {
     const target = await start()
     try {
       await prepare?.(target.url)
@@ -215,112 +116,130 @@ const onFresh =
     }
   }
 
-const benchCopies = async (source: Running, layers: Buffer[], digest: Digest): Promise<void> => {
+const benchCopies = async (source: Server, layers: Buffer[], digest: Digest): Promise<void> => {
   const from = source.url
   await compare(
-    `cold copy, ${LAYERS * LAYER_MB} MB`,
+    ['cold', `cold copy, ${LAYERS * LAYER_MB} MB`, 1.5],
     onFresh((to) => ours(from, to, digest)),
     onFresh((to) => skopeo(from, to, digest)),
   )
   const changed = await pushImage(from, [...layers.slice(1), randomBytes(LAYER_MB * MB)])
   const seed = (to: string) => skopeo(from, to, digest)
   await compare(
-    'one layer changed',
+    ['changed', 'one layer changed', 1],
     onFresh((to) => ours(from, to, changed), seed),
     onFresh((to) => skopeo(from, to, changed), seed),
   )
   await compare(
-    'nothing to do',
+    ['nothing', 'nothing to do', 1],
     onFresh((to) => ours(from, to, digest), seed),
     onFresh((to) => skopeo(from, to, digest), seed),
   )
   const small = await pushImage(from, makeLayers(MB))
-  const many = async (to: string): Promise<Measured> => {
-    const started = performance.now()
-    const all = await Promise.all(
-      Array.from({ length: PARALLEL }, (_, index) => skopeo(from, to, small, `copied-${index}`)),
+  const many = (to: string): Promise<Cost> =>
+    parts.together(
+      Array.from({ length: PARALLEL }, (_, index) => () => skopeo(from, to, small, `copied-${index}`)),
     )
-    return { ms: performance.now() - started, rssMb: all.reduce((sum, { rssMb }) => sum + rssMb, 0) }
-  }
   await compare(
-    `${PARALLEL} copies of ${LAYERS} MB at once`,
+    ['many', `${PARALLEL} copies of ${LAYERS} MB at once`, 1],
     onFresh((to) => ours(from, to, small, 'copied', String(PARALLEL))),
     onFresh(many),
     1,
   )
 }
 
-const benchRegistry = async (source: Running, digest: Digest): Promise<void> => {
+const benchRegistry = async (source: Server, digest: Digest): Promise<void> => {
+  const bearer = join(dir, 'bearer')
   const copyInto = (to: string) =>
-    measure(process.execPath, [
-      WORKER,
-      'copy',
-      source.url,
-      'bench',
-      to,
-      'bench',
-      digest,
-      '1',
-      join(dir, 'bearer'),
-    ])
+    parts.run(process.execPath, [WORKER, 'copy', source.url, 'bench', to, 'bench', digest, '1', bearer])
   const pull = (from: string) =>
-    measure(process.execPath, [WORKER, 'pull', from, 'bench', '', '', digest, '1', join(dir, 'bearer')])
-  await compare('registry: push', onFresh(copyInto, undefined, startOurs), onFresh(copyInto))
-  await compare('registry: pull', onFresh(pull, copyInto, startOurs), onFresh(pull, copyInto))
+    parts.run(process.execPath, [WORKER, 'pull', from, 'bench', '', '', digest, '1', bearer])
+  const push: [string, string, number] = ['push', 'registry: push', 1]
+  await compare(push, onFresh(copyInto, undefined, parts.startOurs), onFresh(copyInto))
+  await compare(
+    ['pull', 'registry: pull', 1],
+    onFresh(pull, copyInto, parts.startOurs),
+    onFresh(pull, copyInto),
+  )
 }
 
 /** One vendor registry of ours, as many installs as asked for: all at once against one after the other. */
 const benchInstalls = async (): Promise<string> => {
-  const [vendor, install] = [await startOurs(), await startOurs()]
+  const [vendor, install] = [await parts.startOurs(), await parts.startOurs()]
   const bearer = await readFile(join(dir, 'bearer'), 'utf8')
   const digest = await pushImage(vendor.url, makeLayers(MB), async () => ({ bearer }))
-  const run = async (mode: 'copy' | 'copy-in-turn'): Promise<{ ms: number; cpu: number }> => {
-    const before = await vendor.cpuMs()
+  const run = (mode: 'copy' | 'copy-in-turn'): Promise<Cost> => {
     const args = [vendor.url, 'bench', install.url, mode, digest, String(PARALLEL), join(dir, 'bearer')]
-    const { workMs = 0 } = await measure(process.execPath, [WORKER, mode, ...args])
-    return { ms: workMs, cpu: (await vendor.cpuMs()) - before }
+    return parts.run(process.execPath, [WORKER, mode, ...args])
   }
   const inTurn = await run('copy-in-turn')
   const atOnce = await run('copy')
   await vendor.stop()
   await install.stop()
-  const told = ({ ms, cpu }: { ms: number; cpu: number }) =>
-    `${ms.toFixed(0)} ms, vendor registry ${cpu} ms of processor`
-  return `${PARALLEL} installs syncing the same ${LAYERS} MB: at once ${told(atOnce)}; in turn ${told(inTurn)}; ${(inTurn.ms / atOnce.ms).toFixed(2)} times as fast`
+  const told = ({ workMs = 0, serversCpuMs }: Cost) =>
+    `${workMs.toFixed(0)} ms, registries ${serversCpuMs.toFixed(0)} ms of processor`
+  const faster = ((inTurn.workMs ?? 0) / (atOnce.workMs ?? 1)).toFixed(2)
+  return `${PARALLEL} installs syncing the same ${LAYERS} MB: at once ${told(atOnce)}; in turn ${told(inTurn)}; ${faster} times as fast`
 }
+
+const middle = (all: Cost[], of: (cost: Cost) => number): number => median(all.map(of))
+
+const isMissed = (row: Row): boolean =>
+  middle(row.theirs, (cost) => cost.ms) < row.goal * middle(row.ours, (cost) => cost.ms)
 
 const show = (): void => {
   const line = (...cells: string[]) =>
-    cells.map((cell, at) => (at === 0 ? cell.padEnd(28) : cell.padStart(15))).join('')
-  const ms = (all: number[]) => `${median(all).toFixed(0)} ms`
-  console.log(line('', 'ours', '(without start)', 'theirs', 'times as fast', 'ours MB', 'theirs MB'))
-  for (const { what, ours: a, work, theirs: b, rss, theirRss } of rows) {
-    const memory = [median(rss), median(theirRss)].map((mb) => mb.toFixed(0))
-    console.log(line(what, ms(a), ms(work), ms(b), (median(b) / median(a)).toFixed(2), ...memory))
+    cells.map((cell, at) => (at === 0 ? cell.padEnd(28) : cell.padStart(at > 5 ? 17 : 12))).join('')
+  console.log(
+    line('', 'ours', '(its work)', 'theirs', 'times fast', 'goal', 'processor ms', 'of registries', 'MB'),
+  )
+  for (const row of rows) {
+    const of = (side: 'ours' | 'theirs', pick: (cost: Cost) => number) => middle(row[side], pick)
+    const ms = (value: number) => `${value.toFixed(0)} ms`
+    const pair = (pick: (cost: Cost) => number) =>
+      `${of('ours', pick).toFixed(0)} / ${of('theirs', pick).toFixed(0)}`
+    const time = (cost: Cost) => cost.ms
+    console.log(
+      line(
+        row.what,
+        ms(of('ours', time)),
+        ms(of('ours', (cost) => cost.workMs ?? cost.ms)),
+        ms(of('theirs', time)),
+        (of('theirs', time) / of('ours', time)).toFixed(2),
+        `${row.goal}${isMissed(row) ? ' missed' : ''}`,
+        pair((cost) => cost.cpuMs),
+        pair((cost) => cost.serversCpuMs),
+        pair((cost) => cost.rssMb),
+      ),
+    )
   }
-  console.log(`\nmedian of ${ROUNDS}; whole processes, start included; theirs: skopeo and docker-registry`)
+  console.log(
+    `\nmedian of ${ROUNDS}; whole processes, start included; theirs: skopeo and docker-registry; pairs: ours / theirs`,
+  )
 }
 
 const missing = ['skopeo', 'docker-registry'].filter((name) => spawnSync(name, ['--version']).status !== 0)
-if (missing.length > 0) {
-  console.log(`not measured: ${missing.join(' and ')} not installed here`)
-} else {
+if (values.help) console.log(HELP)
+else if (missing.length > 0) console.log(`not measured: ${missing.join(' and ')} not installed here`)
+else {
   try {
     const key = randomBytes(32)
     await writeFile(join(dir, 'key'), key.toString('base64url'), { mode: 0o600 })
     const repositories = [{ name: '*', actions: ['pull' as const, 'push' as const] }]
     const bearer = createTokenIssuer(key).issue({ subject: 'bench', repositories }, 3600, Date.now())
     await writeFile(join(dir, 'bearer'), bearer, { mode: 0o600 })
-    const source = await startTheirs()
+    const source = await parts.startTheirs()
     const layers = makeLayers(LAYER_MB * MB)
     const digest = await pushImage(source.url, layers)
     await benchCopies(source, layers, digest)
     await benchRegistry(source, digest)
-    const installs = await benchInstalls()
-    show()
-    console.log(installs)
+    const installs = only.includes('installs') ? await benchInstalls() : undefined
+    if (values.json) console.log(JSON.stringify({ rounds: ROUNDS, rows }))
+    else show()
+    if (installs !== undefined && !values.json) console.log(installs)
+    if (values.strict && rows.some(isMissed)) process.exitCode = 1
   } finally {
-    await Promise.all([...running].map((server) => server.stop()))
+    await parts.stopAll()
     await rm(dir, { recursive: true, force: true })
   }
 }

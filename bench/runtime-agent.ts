@@ -79,7 +79,9 @@ export class RuntimeAgent {
 
   /** Jobs that wait until `openGate`. */
   async hold(jobs: number): Promise<void> {
-    const held = Array.from({ length: jobs }, () => this.#server.manifest())
+    // A tenth of a core each: a cluster promises its jobs a share of that, and one node has to hold them all.
+    const limits = { memoryBytes: 1e8, cpus: 0.1, pids: 100, timeoutSeconds: 600, graceSeconds: 1 }
+    const held = Array.from({ length: jobs }, () => this.#server.manifest({ limits }))
     writeFileSync(join(this.#dir, 'api', 'hold'), '')
     for (const manifest of held) this.#server.assign(manifest)
     const ids = new Set(held.map(({ jobId }) => jobId))
@@ -104,7 +106,7 @@ export class RuntimeAgent {
   }
 
   async #until(what: string, holds: () => boolean): Promise<void> {
-    const deadline = Date.now() + 120_000
+    const deadline = Date.now() + 300_000
     while (!holds()) {
       if (Date.now() > deadline) throw new Error(`waited in vain for ${what}; see ${this.#dir}/agent.log`)
       await pause(5)

@@ -2,6 +2,7 @@ import { pino } from 'pino'
 import { createBuilds } from '../packages/server/src/operations/create-builds.ts'
 import { createRun } from '../packages/server/src/operations/create-run.ts'
 import { readConfig, startServer, type Server } from '../packages/server/src/index.ts'
+import type { Taking } from '../packages/server/src/seats.ts'
 import { transact } from '../packages/server/src/store/transaction.ts'
 import { monotonicMs, serveCommands } from './child.ts'
 import { collectedMemory } from './memory.ts'
@@ -24,10 +25,13 @@ const handlers = {
     const databaseUrl = pool.options.connectionString!
     return { url: server.url, serverId, databaseUrl, at, ownerToken: server.ownerToken }
   },
-  /** Hints go out as soon as a commit was answered: the first listener of a pool hears it in that very moment. */
+  /** Whether jobs went into the queue or to their agents at once: both are told as soon as the commit was answered. */
   watchPools(pools: string[]) {
-    for (const pool of pools)
-      running().context.hub.on(`pool:${pool}`, () => stamps.push({ pool, at: monotonicMs() }))
+    const { hub, seats } = running().context
+    for (const pool of pools) hub.on(`pool:${pool}`, () => stamps.push({ pool, at: monotonicMs() }))
+    const watched = new Set(pools)
+    const open = seats.open.bind(seats)
+    seats.open = () => stamped(open(), watched)
   },
   stamps: () => stamps.splice(0),
   memory: () => collectedMemory(),
@@ -66,6 +70,24 @@ const handlers = {
       )
     }
   },
+}
+
+/** Stamps before the frames go out. */
+function stamped(taking: Taking, pools: ReadonlySet<string>): Taking {
+  const taken: string[] = []
+  return {
+    ...taking,
+    take(pool, kind, job) {
+      const agentId = taking.take(pool, kind, job)
+      if (agentId !== undefined && pools.has(pool)) taken.push(pool)
+      return agentId
+    },
+    committed() {
+      const at = monotonicMs()
+      for (const pool of taken) stamps.push({ pool, at })
+      taking.committed()
+    },
+  }
 }
 
 function running(): Server {

@@ -8,6 +8,9 @@ import type { ServerFacts } from './lean-agent.ts'
 import type { ServerCommands } from './server-program.ts'
 import type { SwarmCommands } from './swarm-program.ts'
 
+/** As `config.ts` of the server has it. */
+const DEFAULT_POOL = 20
+
 export interface BenchServer {
   child: Child<ServerCommands>
   facts: ServerFacts
@@ -19,6 +22,7 @@ export interface BenchServer {
 export interface World {
   dist: string
   dir: string
+  /** Connections of the current server to its database. */
   poolSize: number
   /** Where profiles of what is measured go. */
   profileDir: string | undefined
@@ -30,7 +34,7 @@ export interface World {
   startSwarm(): Child<SwarmCommands>
   startBare(): Child<BareCommands>
   /** A new process on the same data and the same port. */
-  restartServer(how: 'SIGKILL' | 'stop', awayMs: number): Promise<void>
+  restartServer(how: 'SIGKILL' | 'stop', awayMs: number, poolSize?: number): Promise<void>
   onClose(undo: () => Promise<unknown>): void
   close(): Promise<void>
 }
@@ -48,18 +52,16 @@ export async function openWorld(dist: string, dir: string, profileDir: string | 
     undo.push(() => child.stop())
     return child
   }
-  const poolSize = 20
-  const startServer = async (port: number) => {
+  const startServer = async (port: number, poolSize: number) => {
     const child = launch<ServerCommands>('server-program', serverEnvironment(dist, dir, port, poolSize), [
       '--expose-gc',
     ])
     return { child, started: await child.call('start') }
   }
   try {
-    const { child, started } = await startServer(0)
-    const db = new pg.Pool({ connectionString: started.databaseUrl, max: 4 })
-    db.on('error', () => undefined)
-    undo.push(() => db.end())
+    const { child, started } = await startServer(0, DEFAULT_POOL)
+    const db = connectTo(started.databaseUrl)
+    undo.push(() => world.db.end())
     await requireDurable(db)
     const { rows } = await db.query<{ id: string; public_key: string }>(
       'select id, public_key from server_key',
@@ -69,7 +71,7 @@ export async function openWorld(dist: string, dir: string, profileDir: string | 
     const world: World = {
       dist,
       dir,
-      poolSize,
+      poolSize: DEFAULT_POOL,
       profileDir,
       server: { child, facts, listeningAt: started.at },
       databaseUrl: started.databaseUrl,
@@ -77,13 +79,17 @@ export async function openWorld(dist: string, dir: string, profileDir: string | 
       db,
       startSwarm: () => launch<SwarmCommands>('swarm-program', {}, ['--max-semi-space-size=32']),
       startBare: () => launch<BareCommands>('bare-program', {}, ['--expose-gc']),
-      async restartServer(how, awayMs) {
+      async restartServer(how, awayMs, poolSize = world.poolSize) {
         if (how === 'stop') await world.server.child.stop()
         else await world.server.child.kill(how)
         await new Promise((resolve) => setTimeout(resolve, awayMs))
-        const next = await startServer(Number(new URL(url).port))
+        const next = await startServer(Number(new URL(url).port), poolSize)
+        world.poolSize = poolSize
         world.server = { child: next.child, facts, listeningAt: next.started.at }
         world.databaseUrl = next.started.databaseUrl
+        // The database comes back on another port.
+        await world.db.end()
+        world.db = connectTo(world.databaseUrl)
       },
       onClose: (step) => void undo.push(step),
       close: () => undoAll(undo),
@@ -93,6 +99,12 @@ export async function openWorld(dist: string, dir: string, profileDir: string | 
     await undoAll(undo)
     throw error
   }
+}
+
+function connectTo(url: string): pg.Pool {
+  const db = new pg.Pool({ connectionString: url, max: 4 })
+  db.on('error', () => undefined)
+  return db
 }
 
 async function undoAll(undo: (() => Promise<unknown>)[]): Promise<void> {

@@ -23,6 +23,14 @@ await build({
   external: ['esbuild'],
   banner: { js: "import { createRequire as r } from 'node:module'; const require = r(import.meta.url);" },
 })
+const { startCluster } = await import('./kubernetes-cluster.mjs')
+const only = process.argv.join(' ').match(/--only[ =](\S+)/)?.[1] ?? 'kubernetes'
+const wantsCluster = only.split(',').includes('kubernetes') && !process.argv.includes('--help')
+const cluster = wantsCluster ? await startCluster() : { env: {}, stop: async () => undefined }
+// The cluster has processes of its own: a stopped run takes it down too.
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => undefined)
 const at = (name) => join(folder, `${name}.mjs`)
 const args = [at('runtimes'), '--agent', at('runtimes-agent'), '--root', root, ...process.argv.slice(2)]
-process.exitCode = spawnSync(process.execPath, args, { stdio: 'inherit' }).status ?? 1
+const env = { ...process.env, ...cluster.env }
+process.exitCode = spawnSync(process.execPath, args, { stdio: 'inherit', env }).status ?? 1
+await cluster.stop()

@@ -26,6 +26,7 @@ export const plugins = {
   docker_build: 'docker-build',
   helm_chart: 'helm-chart',
   kubernetes_manifest: 'kubernetes-manifest',
+  kubernetes_secrets: 'kubernetes-secrets',
   plugin: 'plugin-build',
   pulumi: 'pulumi',
   terraform_module: 'terraform-module',

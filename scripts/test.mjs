@@ -1,5 +1,5 @@
 // Installs, builds what there is to build, runs the tests (arguments go to vitest), and names what could not be tried here.
-// With --cluster only those that need a Kubernetes cluster, which take as long as all others; without it all others.
+// `--stage NAME` runs the files named `*.NAME.test.ts`; without it those of no stage, the everyday suite.
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { homedir } from 'node:os'
@@ -7,7 +7,10 @@ import { join } from 'node:path'
 import { ensureInstalled } from './ensure-installed.mjs'
 
 ensureInstalled()
-const CLUSTER_FILES = '.cluster.test.ts'
+const STAGES = {
+  engine: 'a container engine; `npm run test:engines` runs it',
+  cluster: 'a Kubernetes cluster; `npm run test:cluster` runs it',
+}
 // Only after the installation: building needs its packages.
 const { bundle, entries, root } = await import('./build.mjs')
 
@@ -20,28 +23,33 @@ try {
 }
 console.log(`built: ${present.join(', ')}`)
 
-const args = process.argv.slice(2)
-const isCluster = args[0] === '--cluster'
+const { stage, args } = asked(process.argv.slice(2))
 const none = { env: { TENON_KUBERNETES_ABSENT: 'see `npm run test:cluster`' }, stop: async () => undefined }
 const { startCluster } = await import('./kubernetes-cluster.mjs')
-const cluster = isCluster ? await startCluster() : none
-const env = { ...process.env, ...cluster.env }
+const cluster = stage === 'cluster' ? await startCluster() : none
+const env = { ...process.env, ...cluster.env, TENON_TEST_STAGE: stage }
 // The cluster has processes of its own: a stopped run takes it down too.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => undefined)
-process.exitCode = await run(
-  join(root, 'node_modules', '.bin', 'vitest'),
-  isCluster
-    ? ['run', CLUSTER_FILES, ...args.slice(1)]
-    : ['run', '--exclude', `**/*${CLUSTER_FILES}`, ...args],
-  { stdio: 'inherit', env },
-)
+process.exitCode = await run(join(root, 'node_modules', '.bin', 'vitest'), ['run', ...args], {
+  stdio: 'inherit',
+  env,
+})
 await cluster.stop()
 const absent = await absentParts()
-if (isCluster && env.TENON_KUBERNETES_ABSENT) absent.push(['Kubernetes', env.TENON_KUBERNETES_ABSENT])
-if (!isCluster)
-  console.log('Not among these: what needs a Kubernetes cluster; `npm run test:cluster` runs it.')
+if (stage === 'cluster' && env.TENON_KUBERNETES_ABSENT)
+  absent.push(['Kubernetes', env.TENON_KUBERNETES_ABSENT])
+for (const needs of stage === 'everyday' ? Object.values(STAGES) : [])
+  console.log(`Not among these: what needs ${needs}.`)
 if (absent.length === 0) console.log('No real part is absent: nothing was skipped for one.')
 for (const [name, why] of absent) console.log(`skipped here: what needs ${name} (${why})`)
+
+function asked(args) {
+  if (args[0] !== '--stage') return { stage: 'everyday', args }
+  const [, stage, ...rest] = args
+  if (stage && Object.hasOwn(STAGES, stage)) return { stage, args: rest }
+  console.error(`There is no stage ${stage ?? ''}. Stages: ${Object.keys(STAGES).join(', ')}.`)
+  process.exit(2)
+}
 
 /** The real parts that some tests need, each with a command that ends with 0 where the part is usable. */
 async function absentParts() {

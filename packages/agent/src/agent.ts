@@ -134,6 +134,7 @@ class RunningAgent implements Agent {
       store: secrets?.store,
       secretOf: secrets && createSecretSource(secrets.store),
       stateLockHolder: (component: string) => runner.stateLockHolder(component),
+      services: runtime.services,
       send,
       clock,
     }

@@ -1,6 +1,7 @@
+import type { JobKind } from '@tenon/core'
 import path from 'node:path'
-import { JOB_KINDS } from '@tenon/core'
 import { z } from 'zod'
+import { byKind, type KindSetting } from './config-kinds.ts'
 import type { AgentError } from './errors.ts'
 
 export interface KubernetesConfig {
@@ -16,7 +17,7 @@ export interface KubernetesConfig {
   scheduleSeconds: number | undefined
   keepSeconds: number | undefined
   /** By kind of job. */
-  serviceAccounts: Record<string, string>
+  serviceAccounts: Partial<Record<JobKind, string>>
   /** The address by which jobs reach the agent, and where it listens for that. */
   api: { url: string; host: string; port: number }
 }
@@ -60,7 +61,7 @@ export function kubernetesConfig(
     workBytes: value.workBytes,
     scheduleSeconds: value.kubernetesScheduleSeconds,
     keepSeconds: value.kubernetesKeepSeconds,
-    serviceAccounts: accountsOf(value.kubernetesServiceAccounts ?? '', bad),
+    serviceAccounts: byKind(value.kubernetesServiceAccounts ?? '', SERVICE_ACCOUNTS, bad),
     api: {
       url: jobApiUrl,
       host: jobApiListen.slice(0, at).replaceAll(/^\[|\]$/g, ''),
@@ -69,17 +70,8 @@ export function kubernetesConfig(
   }
 }
 
-/** `deploy=cloud-admin,action=reader`. */
-function accountsOf(text: string, bad: (message: string) => AgentError): Record<string, string> {
-  const pairs = text.split(',').filter((pair) => pair.trim() !== '')
-  return Object.fromEntries(
-    pairs.map((pair) => {
-      const [kind = '', account = ''] = pair.split('=').map((part) => part.trim())
-      const isKnown = JOB_KINDS.some((known) => known === kind)
-      if (isKnown && /^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$/.test(account)) return [kind, account]
-      throw bad(
-        `TENON_KUBERNETES_SERVICE_ACCOUNTS must be KIND=ACCOUNT, separated by commas; ${pair} is none`,
-      )
-    }),
-  )
+const SERVICE_ACCOUNTS: KindSetting<string> = {
+  variable: 'TENON_KUBERNETES_SERVICE_ACCOUNTS',
+  form: 'ACCOUNT',
+  isValue: (text): text is string => /^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$/.test(text),
 }

@@ -88,7 +88,9 @@ describe('the kubernetes runtime', () => {
       KUBERNETES_SERVICE_HOST: '10.0.0.1',
       KUBERNETES_SERVICE_PORT: '443',
       TENON_KUBERNETES_SERVICE_ACCOUNTS: 'deploy=cloud-admin, action=reader,',
+      TENON_JOB_NETWORKS: 'action=internal,logs=none',
     }
+    expect(readConfig(flags, told, '/opt').networks).toEqual({ action: 'internal', logs: 'none' })
     expect(readConfig(flags, told, '/opt').kubernetes).toMatchObject({
       kubeconfig: undefined,
       serviceHost: '10.0.0.1',
@@ -107,6 +109,7 @@ describe('the kubernetes runtime', () => {
     [{ TENON_JOB_API_LISTEN: 'nowhere' }, /address and a port/],
     [{ TENON_JOB_IMAGE: `sha256:${'a'.repeat(64)}` }, /by digest/],
     [{ TENON_KUBERNETES_SERVICE_ACCOUNTS: 'cook=x' }, /KIND=ACCOUNT/],
+    [{ TENON_JOB_NETWORKS: 'deploy=some' }, /TENON_JOB_NETWORKS must be KIND=none\|internal\|egress/],
   ])('refuses %o', (more, message) => {
     expect(() => readConfig(flags, { ...env, ...more }, '/opt')).toThrow(message)
   })

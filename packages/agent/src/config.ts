@@ -1,10 +1,12 @@
 import os from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
-import type { Capacity } from '@tenon/core'
+import type { Capacity, JobKind } from '@tenon/core'
 import { z } from 'zod'
+import { byKind, type KindSetting } from './config-kinds.ts'
 import { AgentError } from './errors.ts'
 import { kubernetesConfig, kubernetesFields, type KubernetesConfig } from './config-kubernetes.ts'
+import { JOB_NETWORKS, type JobNetwork } from './runtime/runtime.ts'
 import type { ProxySettings } from './proxy.ts'
 import type { RegistrySettings } from './registry-access.ts'
 
@@ -19,6 +21,8 @@ export interface AgentConfig {
   docker?: DockerSettings | undefined
   /** Set when the runtime is `kubernetes`. */
   kubernetes?: KubernetesConfig | undefined
+  /** What each kind of job may reach; `egress` unless told. */
+  networks?: Partial<Record<JobKind, JobNetwork>> | undefined
   slots: number
   /** What jobs may use together; without it only `slots` bounds them. */
   capacity?: Omit<Capacity, 'slots'> | undefined
@@ -50,9 +54,17 @@ export interface DockerSettings {
   image: string
   /** Bounds what a job writes; without it a job works on the disk. */
   workBytes: number | undefined
+  /** What each replica of a service may have of memory. */
+  serviceBytes?: number | undefined
 }
 
 const CPU_OVERCOMMIT = 4
+
+const NETWORKS: KindSetting<JobNetwork> = {
+  variable: 'TENON_JOB_NETWORKS',
+  form: JOB_NETWORKS.join('|'),
+  isValue: (text): text is JobNetwork => JOB_NETWORKS.some((known) => known === text),
+}
 
 const DOCKER_SOCKETS = ['/var/run/docker.sock', '/run/podman/podman.sock']
 
@@ -71,8 +83,10 @@ const settings = z.object({
   runtime: z.enum(['process', 'docker', 'kubernetes', 'fake']).default('process'),
   jobImage: optionalText,
   workBytes: z.coerce.number().int().min(1_048_576).optional(),
+  serviceBytes: z.coerce.number().int().min(8_388_608).optional(),
   ...kubernetesFields,
   slots: z.coerce.number().int().min(1).max(10_000).default(4),
+  jobNetworks: optionalText,
   interactiveSlots: z.coerce.number().int().min(0).max(10_000).default(2),
   jobsMemoryBytes: z.coerce.number().int().min(67_108_864).optional(),
   jobsCpus: z.coerce.number().positive().optional(),
@@ -99,6 +113,7 @@ const SOURCES: Record<keyof z.infer<typeof settings>, { flag?: string; variable:
   runtime: { flag: 'runtime', variable: 'TENON_RUNTIME' },
   jobImage: { variable: 'TENON_JOB_IMAGE' },
   workBytes: { variable: 'TENON_WORK_BYTES' },
+  serviceBytes: { variable: 'TENON_SERVICE_MEMORY_BYTES' },
   kubeconfig: { variable: 'KUBECONFIG' },
   kubernetesNamespace: { variable: 'TENON_KUBERNETES_NAMESPACE' },
   kubernetesAgentKey: { variable: 'TENON_KUBERNETES_AGENT_KEY' },
@@ -107,6 +122,7 @@ const SOURCES: Record<keyof z.infer<typeof settings>, { flag?: string; variable:
   kubernetesServiceAccounts: { variable: 'TENON_KUBERNETES_SERVICE_ACCOUNTS' },
   jobApiUrl: { variable: 'TENON_JOB_API_URL' },
   jobApiListen: { variable: 'TENON_JOB_API_LISTEN' },
+  jobNetworks: { variable: 'TENON_JOB_NETWORKS' },
   slots: { flag: 'slots', variable: 'TENON_SLOTS' },
   interactiveSlots: { variable: 'TENON_INTERACTIVE_SLOTS' },
   jobsMemoryBytes: { variable: 'TENON_JOBS_MEMORY_BYTES' },
@@ -143,6 +159,7 @@ export function readConfig(argv: string[], env: Environment, programs: string): 
     docker: value.runtime === 'docker' ? dockerSettings(value, env) : undefined,
     kubernetes:
       value.runtime === 'kubernetes' ? kubernetesConfig(value, jobImageOf(value), env, bad) : undefined,
+    networks: byKind(value.jobNetworks ?? '', NETWORKS, bad),
     slots: value.slots,
     capacity: givenCapacity(value),
     registry:
@@ -212,7 +229,13 @@ function collect(argv: string[], env: Environment): Record<string, string | unde
 }
 
 function dockerSettings(value: z.infer<typeof settings>, env: Environment): DockerSettings {
-  return { socketPaths: dockerSockets(env), image: jobImageOf(value), workBytes: value.workBytes }
+  const { workBytes, serviceBytes } = value
+  return {
+    socketPaths: dockerSockets(env),
+    image: jobImageOf(value),
+    workBytes,
+    ...(serviceBytes === undefined ? {} : { serviceBytes }),
+  }
 }
 
 function jobImageOf({ jobImage, runtime }: z.infer<typeof settings>): string {

@@ -11,6 +11,8 @@ import type { Journal } from './journal.ts'
 import type { JournalEntry } from './journal-state.ts'
 import { textsOf } from './masking/given-secrets.ts'
 import { installRegistryBearer } from './registry-access.ts'
+import type { Services } from './runtime/services.ts'
+import { createServiceDesk } from './service-desk.ts'
 import type { InstallStore } from './store/install-store.ts'
 import { createTerraformDesk } from './terraform-desk.ts'
 
@@ -27,19 +29,22 @@ export interface JobDeskContext {
   /** Of the same store. */
   secretOf: ReturnType<typeof createSecretSource> | undefined
   stateLockHolder: (component: string) => JobLife | undefined
+  /** Of the runtime, where it has them. */
+  services: Services | undefined
   send: (frame: AgentFrame) => boolean
   clock: () => number
 }
 
 /** What one job may ask of the agent, and nothing of another job. */
 export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
-  const { journal, credentials, store, stateLockHolder, send, clock } = context
+  const { config, journal, credentials, store, stateLockHolder, services, send, clock } = context
   const { id, manifest } = life
   const secretOf = context.secretOf
   return {
     ...id,
     manifest,
     terraform: store && createTerraformDesk({ journal, store, stateLockHolder }, life),
+    services: store && services && createServiceDesk({ services, registry: config.registry }, manifest),
     context: (waitMs) => jobContextOf(context, life, waitMs),
     credential: async (want, waitMs, artifact) => {
       const credential = absolute(context, await credentials.request(id, want, waitMs, artifact))
@@ -93,6 +98,7 @@ async function jobContextOf(context: JobDeskContext, life: JobLife, waitMs: numb
     serverKeys: Object.fromEntries(identity.pinnedKeys),
     ...(cacheDir === undefined ? {} : { cacheDir }),
     ...(kubeconfig === undefined ? {} : { kubeconfig }),
+    ...(context.store && context.services ? { hasServices: true } : {}),
   }
 }
 

@@ -37,4 +37,10 @@ describe('what a job gets', () => {
     expect(spec.serviceAccount).toBe('cloud')
     expect(buildJobSpec(manifest('sync'), 'token', cluster)).not.toHaveProperty('serviceAccount')
   })
+
+  it('is the network that its kind may use, and all of it unless told', () => {
+    const limited = { ...settings, networks: { action: 'none', deploy: 'internal' } as const }
+    const networkOf = (kind: string) => buildJobSpec(manifest(kind), 'token', limited).network
+    expect(['action', 'deploy', 'sync'].map(networkOf)).toEqual(['none', 'internal', 'egress'])
+  })
 })

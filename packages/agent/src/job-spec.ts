@@ -1,7 +1,7 @@
 import path from 'node:path'
 import type { JobKind, JobManifest } from '@tenon/core'
 import type { AgentConfig } from './config.ts'
-import type { JobSpec, Runtime } from './runtime/runtime.ts'
+import type { JobNetwork, JobSpec, Runtime } from './runtime/runtime.ts'
 
 /** In the job's folder, beside its token. */
 const CA_FILE = 'job-api.pem'
@@ -15,7 +15,9 @@ export interface JobSpecSettings {
   /** Where jobs see no socket of the agent: its address and certificate. */
   remoteApi?: { url: string; ca: string } | undefined
   /** On `kubernetes`: the service account of each kind of job; a kind without one has no access to the cloud. */
-  serviceAccounts?: Readonly<Record<string, string>> | undefined
+  serviceAccounts?: Readonly<Partial<Record<JobKind, string>>> | undefined
+  /** What each kind of job may reach; `egress` unless told. */
+  networks?: Readonly<Partial<Record<JobKind, JobNetwork>>> | undefined
   hostSocket: string | undefined
   lentPaths: string[]
   toolPaths: string[]
@@ -37,6 +39,7 @@ export function jobSpecSettings(
     node: process.execPath,
     programs: config.programs,
     serviceAccounts: config.kubernetes?.serviceAccounts,
+    networks: config.networks,
     hostSocket: config.hostSocket,
     lentPaths: config.lentPaths,
     toolPaths: config.toolPaths,
@@ -72,7 +75,7 @@ export function buildJobSpec(manifest: JobManifest, token: string, settings: Job
     files: { token, ...(remoteApi ? { [CA_FILE]: remoteApi.ca } : {}) },
     ...(serviceAccount === undefined ? {} : { serviceAccount }),
     mounts: remoteApi ? [] : mountsOf(manifest, settings),
-    network: 'egress',
+    network: settings.networks?.[manifest.kind] ?? 'egress',
     ...(manifest.kind === 'build' ? { mayNestUsers: true } : {}),
     limits: { ...manifest.limits },
   }
@@ -97,11 +100,18 @@ function mountsOf(manifest: JobManifest, settings: JobSpecSettings): JobSpec['mo
   ]
 }
 
-const CHANGES_COMPONENTS: ReadonlySet<JobKind> = new Set<JobKind>(['plan', 'deploy', 'destroy', 'action'])
+const REACHES_CLUSTER: ReadonlySet<JobKind> = new Set<JobKind>([
+  'plan',
+  'deploy',
+  'destroy',
+  'action',
+  'logs',
+  'debug',
+])
 
-/** Access to a cluster goes to the jobs that plan and change components, and to no others. */
+/** Access to a cluster goes to the jobs that plan, change or look into components, and to no others. */
 export function kubeconfigOf(manifest: JobManifest, kubeconfig: string | undefined): string | undefined {
-  return CHANGES_COMPONENTS.has(manifest.kind) ? kubeconfig : undefined
+  return REACHES_CLUSTER.has(manifest.kind) ? kubeconfig : undefined
 }
 
 /** A build reads what the vendor lent to its build agent: credentials of registries, where providers come from. */

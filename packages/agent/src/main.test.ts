@@ -114,7 +114,7 @@ describe('the agent program', () => {
     await server.session()
     const job = manifest(true)
     server.assign(job)
-    await waitUntil('the log', () => server.logs.get(job.jobId)?.includes('line 199'), 10_000)
+    await waitUntil('the log', () => server.logs.get(job.jobId)?.includes('line 199'))
     await stopped(first, 'SIGKILL')
     const folder = path.join(dir, 'agent', 'jobs', job.jobId, 'work')
     await writeFile(path.join(folder, 'go'), '')
@@ -125,7 +125,8 @@ describe('the agent program', () => {
     expect(lines.slice(1)).toEqual([...Array.from({ length: 200 }, (_, index) => `line ${index}`), 'end'])
     const action = (name: string) => server.all('event').filter(({ event }) => event.action === name)
     expect(action('agent.reattached').length).toBe(1)
-    expect(server.all('job.finished')).toHaveLength(1)
+    // It may be sent again until the server has settled it; it is one and the same.
+    expect(new Set(server.all('job.finished').map((frame) => JSON.stringify(frame))).size).toBe(1)
   })
 
   it('says what is wrong with its configuration, and ends with 2', async () => {

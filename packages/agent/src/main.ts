@@ -11,6 +11,10 @@ import { chooseRuntime, createRuntime } from './runtime/create-runtime.ts'
 const given = process.argv.slice(2)
 const args = given[0] === 'start' ? given.slice(1) : given
 if (isCommand(args)) {
+  // Whoever reads a pipe may have seen enough, as `head` has.
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error
+  })
   const { stdin, stdout, stderr, env } = process
   process.exitCode = await runCommand(args, { stdin, stdout, stderr, env, clock: Date.now })
 } else {
@@ -29,7 +33,7 @@ function configure(): AgentConfig {
 
 async function runAgent(config: AgentConfig): Promise<never> {
   const log = pino({ name: 'agent', level: config.logLevel }, pino.destination({ fd: 2, sync: true }))
-  const runtime = createRuntime(chooseRuntime(config), config.dir, log)
+  const runtime = await createRuntime(chooseRuntime(config), config.dir, log)
   const agent = createAgent({ config, runtime, log })
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void agent.stop())
   await agent.start()

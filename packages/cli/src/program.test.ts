@@ -100,6 +100,26 @@ describe('the server and the agent', () => {
   })
 })
 
+describe('a pipe that nobody reads any more', () => {
+  it.each([
+    ['cli', '--help', 0],
+    ['cli', 'help exit-codes', 0],
+    ['cli', 'schema component', 0],
+    ['agent', 'keygen --help', 0],
+    ['agent', 'status --help', 0],
+  ])('lets %s %s end without a word', async (program, words, expected) => {
+    const bundle = fileURLToPath(new URL(`../../../dist/${program}.mjs`, import.meta.url))
+    const child = spawn(process.execPath, [bundle, ...words.split(' ')], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    child.stdout.destroy()
+    let text = ''
+    child.stderr.on('data', (chunk: Buffer) => (text += chunk.toString()))
+    const code = await new Promise((resolve) => child.once('close', resolve))
+    expect({ code, text }).toEqual({ code: expected, text: '' })
+  })
+})
+
 describe('the program that npm links', () => {
   it('starts the bundle, or says how to build it', async () => {
     const shim = fileURLToPath(new URL('../bin/tenon.mjs', import.meta.url))

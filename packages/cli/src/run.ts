@@ -13,6 +13,7 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
     if (errorCode(error) !== 'EPIPE') throw error
     closed.abort()
   }
+  // They stay: what was written last may fail only after this function has returned.
   io.stdout.on('error', onError)
   io.stderr.on('error', onError)
   const cli = createCli(io, closed.signal)
@@ -23,9 +24,6 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
     if (closed.signal.aborted) return EXIT.ok
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
     return report(cli, error)
-  } finally {
-    io.stdout.off('error', onError)
-    io.stderr.off('error', onError)
   }
 }
 

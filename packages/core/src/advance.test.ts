@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { advanceRun, repeatedWith, retryDelay, type FailedAttempt, type StepState } from './advance.ts'
+import { advanceRun, retryDelay, type FailedAttempt, type StepState } from './advance.ts'
 import { stepStates, type StepStatus } from './states.ts'
 
 /** Steps that depend only on ones before them. */
@@ -141,14 +141,5 @@ describe('retryDelay', () => {
     ['the component allows none', { maxAutoRetries: 0 }],
   ])('leaves it to a person when %s', (_, facts) => {
     expect(retryDelay({ ...failed, ...facts })).toBeUndefined()
-  })
-
-  it('does a deploy again only with a new plan and a new approval', () => {
-    expect(repeatedWith({ kind: 'deploy', component: 'a', key: 'deploy:a' })).toEqual([
-      'plan',
-      'approval',
-      'deploy',
-    ])
-    expect(repeatedWith({ kind: 'sync', component: 'a', key: 'sync:a' })).toEqual(['sync'])
   })
 })

@@ -82,11 +82,3 @@ const RETRIED_REASONS: ReadonlySet<JobEndReason> = new Set<JobEndReason>([
   'start',
   'image',
 ])
-
-/**
- * The steps that must be done again with one: a plan is good for one deploy, so a deploy that is tried again
- * needs a new plan, and whoever approved must see it.
- */
-export function repeatedWith(step: { kind: StepKind; component: string | null; key: string }): StepKind[] {
-  return step.kind === 'deploy' && step.component !== null ? ['plan', 'approval', 'deploy'] : [step.kind]
-}

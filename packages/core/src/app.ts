@@ -88,8 +88,24 @@ export interface AppSecret {
   autoGenerate: boolean
   format: 'base64' | ''
   default?: string
+  /** Where the install's cluster has it too. Namespace and name are templates. */
   kubernetes?: { namespace: string; name: string }
+  /** Further places, each with the key under which it stands. */
+  kubernetesTargets?: { namespace: string; name: string; key: string }[]
 }
+
+/** Every place in the install's cluster that keeps a secret, in the order of the app. */
+export function kubernetesTargets(
+  app: App,
+): { secret: AppSecret; namespace: string; name: string; key: string }[] {
+  return (app.secrets ?? []).flatMap((secret) => {
+    const own = secret.kubernetes ? [{ ...secret.kubernetes, key: KUBERNETES_KEY }] : []
+    return [...own, ...(secret.kubernetesTargets ?? [])].map((place) => ({ secret, ...place }))
+  })
+}
+
+/** As existing charts expect it. */
+export const KUBERNETES_KEY = 'value'
 
 /** `cel` acts; the other engines are kept for later. */
 export interface AppPolicy {

@@ -46,8 +46,9 @@ describe('inputs', () => {
     ])
   })
 
-  it('are any where the app declares none', () => {
-    expect(checkInputs({}, { any: [1] })).toEqual({ values: { any: [1] }, problems: [] })
+  it('are none where the app declares none', () => {
+    const problems = [{ input: 'any', message: 'the app has no such input' }]
+    expect(checkInputs({}, { any: [1] })).toEqual({ values: {}, problems })
   })
 
   it('have their defaults until something is given', () => {

@@ -13,13 +13,9 @@ export interface CheckedInputs {
   problems: InputProblem[]
 }
 
-/**
- * An app that declares no inputs takes any. Sensitive values are not among these: they are sealed to the install,
- * so that the server never has them.
- */
+/** Sensitive values are not among these: they are sealed to the install, so that the server never has them. */
 export function checkInputs(app: Pick<App, 'inputs'>, given: { [name: string]: Json }): CheckedInputs {
-  const declared = app.inputs
-  if (declared === undefined) return { values: { ...given }, problems: [] }
+  const declared = app.inputs ?? []
   const byName = new Map(declared.map((input) => [input.name, input]))
   const values: { [name: string]: Json } = {}
   const problems: InputProblem[] = []

@@ -1,5 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { whyIdle } from './action-triggers.ts'
 import type { App, AppAction } from './app.ts'
 import { APPROVAL_OPTIONS, planRun, type Decision, type InstallState, type PlannedStep } from './plan.ts'
 
@@ -75,6 +76,44 @@ describe('planRun', () => {
       ['sync:web', ['agent']],
       ['deploy:web', ['sync:web', 'deploy:db']],
     ])
+  })
+
+  it('keeps secrets in the cluster before anything is deployed, and takes them out after everything is gone', () => {
+    const secret = {
+      displayName: '',
+      description: '',
+      required: true,
+      autoGenerate: false,
+      format: '' as const,
+    }
+    const app: App = {
+      ...appOf({ web: ['db'], db: [] }),
+      secrets: [{ ...secret, name: 'key', kubernetes: { namespace: 'shop', name: 'key' } }],
+    }
+    const up = planRun({ kind: 'provision' }, app, BARE)
+    expect(up.map((s) => [s.key, s.dependsOn])).toEqual([
+      ['sandbox', []],
+      ['agent', ['sandbox']],
+      ['sync', ['agent']],
+      ['secrets', ['agent', 'sync']],
+      ['sync:db', ['agent']],
+      ['deploy:db', ['sync:db', 'secrets']],
+      ['sync:web', ['agent']],
+      ['deploy:web', ['sync:web', 'deploy:db', 'secrets']],
+    ])
+    const state = { ...BARE, deployed: new Set(['web', 'db']) }
+    expect(keys(planRun({ kind: 'teardown', components: ['web'] }, app, state))).toEqual(['destroy:web'])
+    const down = planRun({ kind: 'deprovision' }, app, state)
+    expect(down.map((s) => [s.key, s.dependsOn])).toEqual([
+      ['destroy:web', []],
+      ['destroy:db', ['destroy:web']],
+      ['sync', []],
+      ['secrets-destroy', ['destroy:web', 'destroy:db', 'sync']],
+      ['sandbox-destroy', ['destroy:web', 'destroy:db', 'secrets-destroy']],
+    ])
+    const all = planRun({ kind: 'teardown', components: ['web', 'db'] }, app, state)
+    expect(keys(all).at(-1)).toBe('secrets-destroy')
+    expect(planRun({ kind: 'deploy', components: [] }, app, state)).toEqual([])
   })
 
   it('gives unique steps, each after all that it depends on, whatever is decided', () => {
@@ -193,14 +232,94 @@ describe('planRun', () => {
     expect(links(steps)).toEqual([['plan:a', []]])
   })
 
+  it('removes what the app dropped first, each by its own version, though versions contradict each other', () => {
+    const app = appOf({ db: [], web: ['db'] })
+    const old = appOf({ db: [], queue: ['db'], flag: ['queue'], web: ['db'] })
+    const state = { ...BARE, hasSandbox: false, deployed: new Set(['db', 'web', 'queue', 'flag']) }
+    const dropped = new Map([
+      ['queue', old],
+      ['flag', old],
+    ])
+    expect(links(planRun({ kind: 'deprovision' }, app, { ...state, dropped }))).toEqual([
+      ['destroy:flag', []],
+      ['destroy:queue', ['destroy:flag']],
+      ['destroy:web', ['destroy:flag', 'destroy:queue']],
+      ['destroy:db', ['destroy:web']],
+    ])
+    const turned = new Map([...dropped, ['queue', appOf({ flag: [], queue: ['flag'] })] as const])
+    expect(links(planRun({ kind: 'deprovision' }, app, { ...state, dropped: turned })).slice(0, 2)).toEqual([
+      ['destroy:queue', []],
+      ['destroy:flag', ['destroy:queue']],
+    ])
+  })
+
+  const action = (name: string, ...triggers: AppAction['triggers']): AppAction => ({
+    name,
+    timeoutSeconds: 60,
+    dependencies: [],
+    triggers,
+    steps: [],
+  })
+
+  it('starts actions around everything, and gives each step a name of its own', () => {
+    const all = (...types: string[]) => types.map((type) => ({ type }))
+    const app: App = {
+      ...appOf({ db: [] }),
+      actions: [
+        action('open', ...all('pre-deploy-all-components', 'pre-teardown-all-components')),
+        action('tell', ...all('post-deploy-all-components', 'post-provision', 'manual')),
+        action(
+          'check',
+          { type: 'pre-deploy-component', component: 'db' },
+          { type: 'post-deploy-component', component: 'db' },
+          { type: 'post-teardown-component', component: 'db' },
+        ),
+        action('leave', ...all('pre-deprovision')),
+        action('swept', ...all('post-teardown-all-components')),
+        action('typed', ...all('pre-update-inputs', 'pre-update-inputs')),
+        action('never', ...all('cron', 'pre-provision')),
+      ],
+    }
+    const keys = (decision: Decision, state = BARE) => links(planRun(decision, app, state))
+    expect(keys({ kind: 'provision' }, { ...BARE, hasSandbox: false })).toEqual([
+      ['agent', []],
+      ['sync', ['agent']],
+      ['action:open@pre-deploy-all-components', ['agent', 'sync']],
+      ['sync:db', ['agent']],
+      ['action:check/db@pre-deploy-component', ['sync:db', 'action:open@pre-deploy-all-components', 'sync']],
+      ['deploy:db', ['action:check/db@pre-deploy-component']],
+      ['action:check/db@post-deploy-component', ['deploy:db', 'sync']],
+      ['action:tell@post-deploy-all-components', ['deploy:db', 'sync']],
+      ['action:tell@post-provision', ['agent', 'deploy:db', 'sync']],
+    ])
+    expect(keys({ kind: 'deprovision' }, { ...BARE, deployed: new Set(['db']) })).toEqual([
+      ['sync', []],
+      ['action:leave', ['sync']],
+      ['action:open@pre-teardown-all-components', ['action:leave', 'sync']],
+      ['destroy:db', ['action:open@pre-teardown-all-components']],
+      ['action:check/db@post-teardown-component', ['destroy:db', 'sync']],
+      ['action:swept', ['action:check/db@post-teardown-component', 'sync']],
+      ['sandbox-destroy', ['destroy:db', 'action:swept']],
+    ])
+    expect(keys({ kind: 'deploy', components: [], inputsChanged: true })).toEqual([
+      ['sync', []],
+      ['action:typed', ['sync']],
+    ])
+    expect(keys({ kind: 'deploy', components: [] })).toEqual([])
+  })
+
+  it('says of every trigger whether anything acts on it', () => {
+    expect(['manual', 'cron', 'pre-deploy-component', 'post-update-inputs'].map(whyIdle)).toEqual([
+      undefined,
+      undefined,
+      undefined,
+      undefined,
+    ])
+    for (const trigger of ['pre-provision', 'role-enabled', 'anything'])
+      expect(whyIdle(trigger)).toMatch(/\S/)
+  })
+
   it('puts actions where their triggers say', () => {
-    const action = (name: string, ...triggers: AppAction['triggers']): AppAction => ({
-      name,
-      timeoutSeconds: 60,
-      dependencies: [],
-      triggers,
-      steps: [],
-    })
     const app: App = {
       ...appOf({ db: [], web: ['db'] }),
       actions: [

@@ -4,8 +4,10 @@ import { once } from 'node:events'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { stopLeftJobs } from './left-jobs.ts'
-import { openRunRecord } from './orphans.ts'
+import { openRunRecord, type RunRecord } from './orphans.ts'
 import { ProgramFailed, type Program } from './program.ts'
+import { readdressInstalls } from './readdress.ts'
+import { SettingError } from './settings.ts'
 import { createWorld, type ServerHandle } from './world.ts'
 
 export interface DemoOptions {
@@ -41,20 +43,19 @@ export async function startDemo(options: DemoOptions): Promise<number> {
     return asked ? 0 : 1
   } finally {
     for (const program of programs.toReversed()) await program.stop()
-    const jobs = await stopLeftJobs(dir)
+    const jobs = programs.length > 0 ? await stopLeftJobs(dir) : 0
     if (jobs > 0) print(`Stopped ${jobs} running ${jobs === 1 ? 'job' : 'jobs'}.`)
     print(
       asked
         ? `Stopped. Your data is in ${shown(dir)}; \`npm start\` goes on from there.`
-        : 'Nothing is left running.',
+        : 'Nothing that this start began is left running.',
     )
   }
 }
 
 async function bringUp(options: DemoOptions, programs: Program[]): Promise<void> {
   const { dir, dist, print } = options
-  mkdirSync(dir, { recursive: true, mode: 0o700 })
-  const record = openRunRecord(join(dir, 'run'))
+  const record = openFolder(dir)
   const orphans = await record.endOrphans()
   if (orphans.length > 0) print(`Ended what an earlier start had left: ${orphans.join(', ')}`)
   const world = createWorld({
@@ -67,14 +68,17 @@ async function bringUp(options: DemoOptions, programs: Program[]): Promise<void>
   })
   const began = Date.now()
   print('Starting the vendor’s side: PostgreSQL, server, build agent, setup agent…')
-  const host = await world.startLocalHost('customer')
   const server = await world.startServer({ port: options.port })
   writeFileSync(
     join(dir, 'cli.json'),
-    JSON.stringify({ url: server.url, tokenFile: join(dir, 'server', 'owner.token') }),
+    JSON.stringify({ url: server.url, tokenFile: join('server', 'owner.token') }),
     { mode: 0o600 },
   )
   print(`  the server is ready at ${server.url} after ${((Date.now() - began) / 1000).toFixed(1)} s`)
+  const moved = readdressInstalls(join(dir, 'customer'), server.url)
+  if (moved > 0)
+    print(`  ${moved === 1 ? 'the install goes' : `${moved} installs go`} with it to this address`)
+  const host = await world.startLocalHost('customer')
   await world.startAgent(server, { name: 'build-agent', role: 'build' })
   await world.startAgent(server, {
     name: 'setup-agent',
@@ -84,6 +88,27 @@ async function bringUp(options: DemoOptions, programs: Program[]): Promise<void>
   watchForDeaths(programs, print)
   await ship(options, server, host.dir)
   await summary(options, server)
+}
+
+/** The data folder, for this process alone. */
+function openFolder(dir: string): RunRecord {
+  let record: RunRecord
+  try {
+    mkdirSync(dir, { recursive: true, mode: 0o700 })
+    record = openRunRecord(join(dir, 'run'))
+  } catch (error) {
+    const why = (error as NodeJS.ErrnoException).code ?? (error as Error).message
+    throw new SettingError(
+      `the data folder ${dir} cannot be used (${why})`,
+      'make it a folder that you can write, or name another with TENON_DIR.',
+    )
+  }
+  const other = record.claim()
+  if (other === undefined) return record
+  throw new SettingError(
+    `another \`npm start\` (process ${other}) uses ${shown(dir)}`,
+    'use that one, or stop it with Ctrl-C first; for a second one set TENON_DIR and TENON_PORT.',
+  )
 }
 
 /** Sync, build, install: only what is not there yet. */
@@ -116,6 +141,7 @@ async function summary(options: DemoOptions, server: ServerHandle): Promise<void
   print(`  The API and its reference:                   ${server.url}/docs/`)
   print('')
   print('Try next, in another terminal:')
+  if (options.dir !== join(options.root, '.tenon')) print(`  export TENON_DIR=${options.dir}`)
   print(`  npx tenon installs show ${INSTALL}`)
   print(`  npx tenon deploy ${INSTALL}`)
   print('  npx tenon audit verify --all')
@@ -176,7 +202,9 @@ function watchForDeaths(programs: Program[], print: (line: string) => void): voi
 }
 
 function explain(error: unknown, options: DemoOptions): void {
-  if (error instanceof ProgramFailed) {
+  if (error instanceof SettingError) {
+    options.print(`\nerror: ${error.message}\nnext: ${error.next}`)
+  } else if (error instanceof ProgramFailed) {
     options.print(`\n${error.words}`)
     options.print(`The whole log: ${shown(join(options.dir, 'log', `${error.program}.log`))}`)
   } else {

@@ -32,7 +32,7 @@ const absent = whyNoCluster('helm3')
 function appFiles(image: string, namespace: string, replicas: string): Record<string, string> {
   return {
     'metadata.toml': 'version = "v1"\ndisplay_name = "five"\ndescription = "One of each."\n',
-    'secrets.toml': '[[secret]]\nname = "api_key"\ndisplay_name = "k"\ndescription = "k"\nrequired = true\n',
+    'secrets.toml': `[[secret]]\nname = "api_key"\ndisplay_name = "k"\ndescription = "k"\nrequired = true\nkubernetes_sync = true\nkubernetes_secret_namespace = "${namespace}"\nkubernetes_secret_name = "synced-key"\n`,
     'inputs.toml':
       '[[group]]\nname = "g"\ndisplay_name = "g"\ndescription = "g"\n[[input]]\nname = "greeting"\ngroup = "g"\ndisplay_name = "g"\ndescription = "g"\ndefault = "hello"\n',
     'components/base.toml':
@@ -233,7 +233,7 @@ describe.skipIf(absent !== undefined)(
     }, 120_000)
 
     it('provisions, plans, upgrades, survives a failing upgrade, and goes in reverse order', async () => {
-      await until('the provision', async () => (await lastRun()).finishedAt !== null, 240_000)
+      await until('the provision', async () => (await lastRun()).finishedAt !== null, 600)
       const first = await lastRun()
       // It may have begun before the secret came, and then stops there and nowhere else.
       const stops = first.steps.filter((step) => step.status === 'failed')
@@ -257,6 +257,9 @@ describe.skipIf(absent !== undefined)(
       )
       expect(used).toMatch(/^127\.0\.0\.1:\d+\/apps\/five\/image@sha256:/)
 
+      const synced = await kubectl('get', 'secret', 'synced-key', '-o', 'jsonpath={.data.value}')
+      expect(Buffer.from(synced, 'base64').toString()).toBe(MARKER)
+
       // The same again changes nothing, and an input changes exactly what reads it.
       await tenon('deploy', 'acme')
       expect(await stepsOf((await lastRun()).id)).toMatchObject({
@@ -268,6 +271,8 @@ describe.skipIf(absent !== undefined)(
       expect(Object.keys(await stepsOf((await lastRun()).id)).toSorted()).toEqual([
         'deploy:base',
         'plan:base',
+        'secrets',
+        'sync',
         'sync:base',
       ])
 
@@ -277,7 +282,7 @@ describe.skipIf(absent !== undefined)(
       await tenon('apps', 'sync', join(dir, 'app'))
       const { stdout } = await tenon('deploy', 'acme', 'web', '--detach')
       const id = stdout.trim()
-      await until('the approval', async () => (await stepsOf(id))['approval:web'] === 'active', 120_000)
+      await until('the approval', async () => (await stepsOf(id))['approval:web'] === 'active', 300)
       expect((await tenon('runs', 'plan', id, 'web')).stdout).toMatch(/~ Deployment .*web[\s\S]*replicas/)
       await tenon('runs', 'approve', id, 'web', '--yes')
       expect(await kubectl('get', 'deployment', 'web', '-o', 'jsonpath={.status.readyReplicas}')).toBe('2')
@@ -312,7 +317,7 @@ describe.skipIf(absent !== undefined)(
       expect(order.indexOf('notes')).toBeLessThan(order.indexOf('web'))
       expect((await install()).components).toEqual([])
       expect(await kubectl('get', 'deployments,configmaps,secrets', '-o', 'name')).not.toMatch(
-        /web|notes|helm/,
+        /web|notes|helm|synced/,
       )
       await tenon('audit', 'verify', '--all')
 

@@ -8,6 +8,8 @@ export interface HoldingWay {
   bulkBytes(): number
   /** Holds the first answer that gets so far; resolves when it is held. */
   holdAt(bytes: number): Promise<void>
+  /** Whether whoever was held has gone away meanwhile. */
+  isLeft(): boolean
   letGo(): void
   close(): Promise<void>
 }
@@ -50,6 +52,7 @@ export async function createHoldingWay(to: string): Promise<HoldingWay> {
     bulkBytes: () =>
       [...carried.values()].filter((bytes) => bytes > TALK_BYTES).reduce((sum, b) => sum + b, 0),
     holdAt: (at) => new Promise((reached) => (hold = { at, reached })),
+    isLeft: () => held?.destroyed === true,
     letGo: () => {
       held?.resume()
       held = undefined

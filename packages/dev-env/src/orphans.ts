@@ -6,15 +6,26 @@ import type { Program } from './program.ts'
 /** Remembers which processes were started here, so that a start after a kill -9 first ends what was left. */
 export interface RunRecord {
   remember(program: Program): void
+  /** Takes the folder for this process; the pid of another one that has it and lives, otherwise undefined. */
+  claim(): number | undefined
   /** Ends what an earlier life left running; returns their names. */
   endOrphans(): Promise<string[]>
 }
 
+const OWNER = 'start.json'
 const PATIENCE_MS = 20_000
 
 export function openRunRecord(dir: string): RunRecord {
   mkdirSync(dir, { recursive: true, mode: 0o700 })
   return {
+    claim() {
+      const owner = join(dir, OWNER)
+      const [other] = readRecord(owner)
+      if (other && other.pid !== process.pid && isAlive(other)) return other.pid
+      const own = { name: 'npm start', pid: process.pid, started: startTime(process.pid) }
+      writeFileSync(owner, JSON.stringify(own), { mode: 0o600 })
+      return undefined
+    },
     remember(program) {
       const file = join(dir, `${program.name}.json`)
       writeFileSync(
@@ -24,8 +35,8 @@ export function openRunRecord(dir: string): RunRecord {
       void program.exited.then(() => rmSync(file, { force: true }))
     },
     async endOrphans() {
-      const left = readdirSync(dir).flatMap((file) => readRecord(join(dir, file)))
-      const alive = left.filter((record) => record.started !== '' && startTime(record.pid) === record.started)
+      const files = readdirSync(dir).filter((file) => file !== OWNER)
+      const alive = files.flatMap((file) => readRecord(join(dir, file))).filter(isAlive)
       for (const record of alive) process.kill(record.pid, 'SIGTERM')
       const deadline = Date.now() + PATIENCE_MS
       for (const record of alive) {
@@ -34,15 +45,25 @@ export function openRunRecord(dir: string): RunRecord {
           await pause(50)
         }
       }
-      for (const file of readdirSync(dir)) rmSync(join(dir, file), { force: true })
+      for (const file of files) rmSync(join(dir, file), { force: true })
       return alive.map((record) => record.name)
     },
   }
 }
 
-function readRecord(file: string): { name: string; pid: number; started: string }[] {
+interface Started {
+  name: string
+  pid: number
+  started: string
+}
+
+function isAlive({ pid, started }: Started): boolean {
+  return started !== '' && startTime(pid) === started
+}
+
+function readRecord(file: string): Started[] {
   try {
-    return [JSON.parse(readFileSync(file, 'utf8')) as { name: string; pid: number; started: string }]
+    return [JSON.parse(readFileSync(file, 'utf8')) as Started]
   } catch {
     return []
   }

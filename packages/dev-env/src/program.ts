@@ -22,9 +22,12 @@ export function startProgram(options: {
   env: Record<string, string>
   logFile: string
   cwd?: string
+  /** A program that becomes ours after it changed its surroundings, such as nsenter with its arguments. */
+  within?: readonly string[] | undefined
 }): Program {
   const log = openSync(options.logFile, 'a', 0o600)
-  const child = spawn(process.execPath, [options.bundle, ...(options.args ?? [])], {
+  const [program, ...before] = [...(options.within ?? []), process.execPath]
+  const child = spawn(program, [...before, options.bundle, ...(options.args ?? [])], {
     env: options.env,
     cwd: options.cwd,
     detached: true,

@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 export async function until<T>(
   what: string,
   look: () => T | undefined | false | Promise<T | undefined | false>,
-  seconds = 40,
+  seconds = 90,
 ): Promise<T> {
   const deadline = Date.now() + seconds * 1000
   let problem: unknown

@@ -10,6 +10,8 @@ export interface WorldOptions {
   dist: string
   /** Added to every program's environment. */
   env?: Record<string, string>
+  /** What every program is started by, such as nsenter with its arguments. */
+  within?: readonly string[] | undefined
   onStart?: (program: Program) => void
 }
 
@@ -32,7 +34,7 @@ export interface World {
 export interface AgentOptions {
   name: string
   role: 'build' | 'setup' | { install: string }
-  runtime?: 'process' | 'fake'
+  runtime?: 'process' | 'docker' | 'fake'
   slots?: number
   /** Reach the server through another address, such as the tapped wire. */
   serverUrl?: string
@@ -54,6 +56,7 @@ export function createWorld(options: WorldOptions): World {
       args,
       env: { ...base, ...env },
       logFile: join(folder('log'), `${name}.log`),
+      within: options.within,
     })
     options.onStart?.(program)
     return program

@@ -22,7 +22,7 @@ import { createRegistryWorld, waitFor } from './testing/registry-world.ts'
 import type { RegistryWorld } from './testing/registry-world.ts'
 
 const run = promisify(execFile)
-const has = (name: string, ...args: string[]) => spawnSync(name, args, { timeout: 20_000 }).status === 0
+const has = (name: string, ...args: string[]) => spawnSync(name, args, { timeout: 60_000 }).status === 0
 const registryProgram = 'docker-registry'
 const hasRegistry = has(registryProgram, '--version')
 const hasSkopeo = has('skopeo', '--version')
@@ -146,7 +146,7 @@ describe.skipIf(!hasSkopeo)('layouts and skopeo (skipped where it is not install
       config: { mediaType: type, bytes: image },
       layers: [],
     })
-    const skopeo = (...args: string[]) => run('skopeo', ['--insecure-policy', ...args], { timeout: 15_000 })
+    const skopeo = (...args: string[]) => run('skopeo', ['--insecure-policy', ...args], { timeout: 100_000 })
     await exportLayout(join(world.dir, 'folder'), { from: end, digest, tag: 'v1' })
     await exportLayoutTar(join(world.dir, 'ours.tar'), { from: end, digest, tag: 'v1' })
     const folder = await skopeo('inspect', '--raw', `oci:${world.dir}/folder:v1`)

@@ -20,7 +20,7 @@ describe.skipIf(!hasSkopeo)('skopeo (skipped where it is not installed)', () => 
   })
   afterAll(() => world.close())
 
-  const skopeo = (...args: string[]) => run('skopeo', ['--insecure-policy', ...args], { timeout: 15_000 })
+  const skopeo = (...args: string[]) => run('skopeo', ['--insecure-policy', ...args], { timeout: 100_000 })
 
   /** The smallest image there can be, as an OCI layout folder. */
   const writeLayout = async (dir: string) => {

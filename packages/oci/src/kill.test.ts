@@ -24,7 +24,9 @@ import type { RegistryWorld } from './testing/registry-world.ts'
 const MiB = 1024 * 1024
 const LAYER = 4 * MiB
 /** Of each kind; more of them where a run may take longer. */
-const POINTS = Number(process.env['TENON_KILL_POINTS'] ?? 6) / 2
+const POINTS = Math.ceil(Number(process.env['TENON_KILL_POINTS'] ?? 6) / 2)
+/** Each starts programs, which takes seconds on a machine with much else to do. */
+const TIMEOUT_MS = 180_000
 /** Seeded, so that a failure comes back: parts of the way at which the process dies. */
 const points = (count: number, seed: number): number[] => {
   let state = seed
@@ -34,7 +36,7 @@ const points = (count: number, seed: number): number[] => {
   })
 }
 
-describe('kill -9 in the middle', () => {
+describe('kill -9 in the middle', { timeout: TIMEOUT_MS }, () => {
   let world: RegistryWorld
   let vendor: Awaited<ReturnType<RegistryWorld['start']>>
   let counted: CuttingProxy
@@ -57,7 +59,7 @@ describe('kill -9 in the middle', () => {
     bearer = createTokenIssuer(key).issue({ subject: 'test', repositories }, 3600, Date.now())
     await writeFile(join(dir, 'bearer'), bearer, { mode: 0o600 })
     await startRegistry('0')
-  })
+  }, TIMEOUT_MS)
   afterAll(async () => {
     for (const { child, ended } of programs) {
       child.kill('SIGKILL')
@@ -82,7 +84,8 @@ describe('kill -9 in the middle', () => {
     createRegistryClient({
       url: at,
       credentials: async () => ({ bearer }),
-      retry: { attempts: 30, baseDelayMs: 20, maxDelayMs: 200 },
+      // A registry that starts again is waited for, however long that takes here.
+      retry: { attempts: 1000, baseDelayMs: 20, maxDelayMs: 200 },
     })
   const makeArtifact = async () => {
     const layer = randomBytes(LAYER)
@@ -114,6 +117,7 @@ describe('kill -9 in the middle', () => {
       return stats.reduce((sum, { size }) => sum + size, 0)
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+      await new Promise((resolve) => setTimeout(resolve, 10))
       return held()
     }
   }

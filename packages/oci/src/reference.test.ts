@@ -65,7 +65,8 @@ describe('a repository name', () => {
   it('is refused in linear time', () => {
     const started = performance.now()
     expect(isRepository(`${'a-'.repeat(120)}!`)).toBe(false)
-    expect(performance.now() - started).toBeLessThan(200)
+    // What is not linear takes longer than the universe is old.
+    expect(performance.now() - started).toBeLessThan(10_000)
   })
 })
 

@@ -7,6 +7,27 @@ export function inputSecretName(input: string): string {
   return `input--${input}`
 }
 
+/** What somebody asked of a `logs` job: the last lines of a component's containers, or all that they write from now on. */
+export const logsRequest = z.strictObject({
+  tailLines: z.int().min(0).max(100_000).default(200),
+  sinceSeconds: z.int().min(1).max(31_536_000).exactOptional(),
+  /** Until the job is told to stop. */
+  follow: z.boolean().default(false),
+  /** Of the run before the present one. */
+  previous: z.boolean().default(false),
+  pod: z.string().max(253).exactOptional(),
+  container: z.string().max(253).exactOptional(),
+})
+export type LogsRequest = z.infer<typeof logsRequest>
+
+/** What somebody asked of a `debug` job: a command in a container of the component; without one, what is wrong with it. */
+export const debugRequest = z.strictObject({
+  command: z.array(z.string().max(10_000)).max(100).default([]),
+  pod: z.string().max(253).exactOptional(),
+  container: z.string().max(253).exactOptional(),
+})
+export type DebugRequest = z.infer<typeof debugRequest>
+
 /**
  * `config` of an operation on a component or an action, as the server signs it. Strings in `component` are templates;
  * the job renders them over what stands here and what the job API gives it (secrets, outputs), and nothing else.
@@ -49,5 +70,7 @@ export const componentJobConfig = z.object({
   health: componentHealth.nullable(),
   /** CEL, for `plan`. */
   policies: z.array(z.object({ name: z.string(), contents: z.string() })),
+  logs: logsRequest.exactOptional(),
+  debug: debugRequest.exactOptional(),
 })
 export type ComponentJobConfig = z.infer<typeof componentJobConfig>

@@ -20,6 +20,7 @@ import { clippedText, digest, jsonObject } from './scalars.ts'
  *   LOCK | UNLOCK /v1/terraform/:component         its lock; body and 423 answer: stateLock. It is the job's: free once the job is over
  *   PUT  /v1/plans[?component=]    a saved plan's bytes                     → savedPlan
  *   GET  /v1/plans/:digest         one that the manifest approved, or that this job put → its bytes
+ *   … /v1/service                  a component that runs on the agent's engine; see job-service.ts
  *
  * Terraform knows basic authentication only: the token is taken as the password too. It is never part of an address.
  */
@@ -45,6 +46,8 @@ export const jobContext = z.object({
   serverKeys: z.record(z.string(), z.string()).optional(),
   /** A folder that outlives the job, for a sync to note where it is. Losing it costs time only. */
   cacheDir: z.string().optional(),
+  /** The agent runs services of components itself, on its engine; see job-service.ts. */
+  hasServices: z.boolean().exactOptional(),
 })
 export type JobContext = z.infer<typeof jobContext>
 

@@ -6,6 +6,7 @@ export const MEDIA_TYPES = {
   plugin: 'application/vnd.tenon.plugin.v1',
   pluginLayer: 'application/vnd.tenon.plugin.layer.v1.tar+gzip',
   script: 'application/vnd.tenon.script.v1',
+  action: 'application/vnd.tenon.action.v1',
   source: 'application/vnd.tenon.source.v1',
   terraformModule: 'application/vnd.tenon.terraform-module.v1',
   kubernetesManifest: 'application/vnd.tenon.kubernetes-manifest.v1',

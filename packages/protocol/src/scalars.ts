@@ -20,6 +20,15 @@ export const partName = z
     'must be 1 to 63 of a-z, 0-9, - and _, starting and ending with a letter or digit',
   )
 
+/** What has builds: a component by its name, an action as `action:NAME`. */
+export const buildableName = z
+  .string()
+  .max(70)
+  .regex(
+    /^(action:)?[a-z0-9]+((_{1,2}|-+)[a-z0-9]+)*$/,
+    'must be the name of a component, or action: and that of an action',
+  )
+
 export const digest = z.string().regex(/^sha256:[0-9a-f]{64}$/, 'must be sha256: and 64 hex digits')
 
 export const repository = z

@@ -6,6 +6,7 @@ import type { Hub } from './hub.ts'
 import type { KeyRing } from './keys.ts'
 import type { BlobStore } from './blobs.ts'
 import type { VendorRegistry } from './registry.ts'
+import type { Seats } from './seats.ts'
 import type { Db } from './store/database.ts'
 
 /** Everything an operation may use. Made once at start, passed down, never a global. */
@@ -14,6 +15,7 @@ export interface Context {
   db: Db
   pool: pg.Pool
   hub: Hub
+  seats: Seats
   keys: KeyRing
   blobs: BlobStore
   registry: VendorRegistry

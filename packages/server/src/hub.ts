@@ -14,13 +14,17 @@ export interface Hub {
 }
 
 const CHANNEL = 'tenon_hint'
-const FLUSH_MS = 5
+/** Between two sendings: the first hint after a quiet time goes at once, what a busy server has to say goes together. */
+const FLUSH_MS = 20
+/** Nothing of a hint needs to survive, so that its commit waits for no disk. */
+const NOTIFY = `select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`
 const MAX_PAYLOAD = 7_000
 
 export function createHub(pool: pg.Pool, listenUrl: () => pg.Client, processId: string, log: Logger): Hub {
   const listeners = new Map<string, Set<() => void>>()
   const outgoing = new Set<string>()
   let flushTimer: NodeJS.Timeout | undefined
+  let flushedAt = -FLUSH_MS
   let client: pg.Client | undefined
   let closed = false
 
@@ -30,10 +34,11 @@ export function createHub(pool: pg.Pool, listenUrl: () => pg.Client, processId: 
 
   async function flush(): Promise<void> {
     flushTimer = undefined
+    flushedAt = performance.now()
     const topics = [...outgoing]
     outgoing.clear()
     for (const payload of packTopics(processId, topics)) {
-      await pool.query('select pg_notify($1, $2)', [CHANNEL, payload]).catch((error: unknown) => {
+      await pool.query(NOTIFY, [CHANNEL, payload]).catch((error: unknown) => {
         log.debug({ err: error }, 'a hint to the other server processes was lost; they poll')
       })
     }
@@ -68,7 +73,8 @@ export function createHub(pool: pg.Pool, listenUrl: () => pg.Client, processId: 
         outgoing.add(topic)
         queueMicrotask(() => emit(topic))
       }
-      if (outgoing.size > 0 && !closed) flushTimer ??= setTimeout(() => void flush(), FLUSH_MS)
+      if (outgoing.size === 0 || closed) return
+      flushTimer ??= setTimeout(() => void flush(), Math.max(0, flushedAt + FLUSH_MS - performance.now()))
     },
     on(topic, listener) {
       const set = listeners.get(topic) ?? new Set()

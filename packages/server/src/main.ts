@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import pino from 'pino'
 import { readConfig } from './config.ts'
+import { createLog } from './log.ts'
 import { startServer } from './start.ts'
 
 const config = (() => {
@@ -12,7 +12,7 @@ const config = (() => {
     return fail(error)
   }
 })()
-const log = pino({ level: config.logLevel, redact: ['req.headers.authorization'] }, pino.destination(2))
+const log = createLog(config.logLevel)
 
 try {
   const server = await startServer(config, log)

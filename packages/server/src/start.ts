@@ -22,6 +22,7 @@ import { publishPlugins } from './operations/publish-plugins.ts'
 import { redeemOneTimeToken } from './operations/registry-tokens.ts'
 import { createRegistryWatch, type RegistryWatch } from './registry-watch.ts'
 import { openVendorRegistry } from './registry.ts'
+import { createSeats } from './seats.ts'
 import { openDb, openPool, type Db } from './store/database.ts'
 import { migrations } from './store/migrations/index.ts'
 import { migrate } from './store/migrate.ts'
@@ -83,6 +84,7 @@ async function bringUp(
     db,
     pool,
     hub,
+    seats: createSeats(),
     keys: await loadKeyRing(db, config.masterKey),
     blobs: createFileBlobs(join(config.dataDir, 'blobs')),
     registry: await openVendorRegistry({

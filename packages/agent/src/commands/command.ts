@@ -95,7 +95,7 @@ export function folderOf(command: Pick<Command, 'words'>, input: CommandInput): 
     dir,
     storeKeyFile: key ? path.resolve(key) : path.join(dir, 'store.key'),
     clock: io.clock,
-    runtime: (name) => {
+    runtime: async (name) => {
       const choice = runtimeChoice(name, io.env)
       return choice && createRuntime(choice, dir, pino({ level: 'silent' }))
     },

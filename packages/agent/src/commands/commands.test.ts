@@ -8,7 +8,7 @@ import { createAgent, type Agent } from '../agent.ts'
 import type { AgentConfig } from '../config.ts'
 import { lockFolder } from '../folder-lock.ts'
 import type { AgentStatus } from '../owner/desk.ts'
-import { createRuntime } from '../runtime/create-runtime.ts'
+import { createFakeRuntime } from '../runtime/fake.ts'
 import { openInstallStore } from '../store/file-store.ts'
 import { loadStoreKey } from '../store/store-key.ts'
 import { ContractServer, newId } from '../testing/contract-server.ts'
@@ -52,7 +52,12 @@ function makeAgent(folder: string): Agent {
     clockSkewMs: 300_000,
   }
   const log = pino({ level: 'silent' })
-  const agent = createAgent({ config, runtime: createRuntime('fake', folder, log), log, random: () => 0.01 })
+  const agent = createAgent({
+    config,
+    runtime: createFakeRuntime({ dir: path.join(folder, 'jobs') }),
+    log,
+    random: () => 0.01,
+  })
   agents.push(agent)
   return agent
 }

@@ -13,6 +13,8 @@ export const JOB_API_ERRORS = {
   too_large: 413,
   locked: 423,
   internal: 500,
+  unsupported: 501,
+  engine_failed: 502,
   unavailable: 503,
 } as const
 export type JobApiErrorCode = keyof typeof JOB_API_ERRORS

@@ -2,11 +2,17 @@ import type { IncomingMessage } from 'node:http'
 import type { JobManifest } from '@tenon/core'
 import type {
   AttestationRequest,
+  BroughtService,
   jobOutputs,
   jobProgress,
   JobContext,
   JobCredential,
   JobResult,
+  ServiceChoice,
+  ServiceComparison,
+  ServiceLogs,
+  ServiceSpec,
+  ServiceState,
   StateLock,
 } from '@tenon/protocol'
 import type { z } from 'zod'
@@ -35,6 +41,8 @@ export interface JobDesk {
   masked(value: unknown): unknown
   /** Undefined where the agent has no install. */
   readonly terraform: TerraformDesk | undefined
+  /** Undefined where the agent has no install, or no engine of its own. */
+  readonly services: ServiceDesk | undefined
 }
 
 /** State and saved plans of components, kept in the install store. */
@@ -52,6 +60,17 @@ export interface TerraformDesk {
   /** Whether this very job saved it. */
   hasSaved(digest: string): boolean
   plan(component: string, digest: string): Promise<Uint8Array | undefined>
+}
+
+/** The services of the manifest's components; see `Services` of the runtime. */
+export interface ServiceDesk {
+  /** `mayProbe`: the job is let to the replicas. */
+  look(component: string, mayProbe: boolean): Promise<ServiceState>
+  compare(component: string, spec: ServiceSpec): Promise<ServiceComparison>
+  bring(component: string, spec: ServiceSpec): Promise<BroughtService>
+  settle(component: string, keep: ServiceChoice): Promise<ServiceState>
+  remove(component: string): Promise<void>
+  logs(component: string, lines: number): Promise<ServiceLogs>
 }
 
 export interface Call {

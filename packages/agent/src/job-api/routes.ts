@@ -5,6 +5,7 @@ import type { z } from 'zod'
 import type { ReportedOutputs } from '../journal-state.ts'
 import { JobApiError, readBody } from './answer.ts'
 import { componentOf, type Call, type JobDesk, type Route } from './route.ts'
+import { serviceRoutes } from './service-routes.ts'
 import { terraformRoutes } from './terraform-routes.ts'
 
 /** A report travels in one frame of at most 1 MiB: what goes into it is bounded where it comes in. */
@@ -29,6 +30,7 @@ const routes: Route[] = [
   { method: 'PUT', path: /^\/v1\/outputs$/, handle: putOutputs },
   { method: 'PUT', path: /^\/v1\/result$/, handle: putResult },
   ...terraformRoutes,
+  ...serviceRoutes,
 ]
 
 /** Finds the route and does it; the answer's body is what it returns. */
@@ -62,7 +64,7 @@ async function getSecret({ desk, argument }: Call): Promise<unknown> {
     throw new JobApiError(
       'not_found',
       `The install has no secret ${secretName}.`,
-      `Set it with \`tenon installs\` or locally, then retry.`,
+      `Set it with \`tenon installs secrets set\` or, in the install, \`tenon agent secret set\`; then retry.`,
     )
   }
   return { name: secretName, value }

@@ -108,7 +108,7 @@ describe.skipIf(!isHere)('terraform itself, in jobs', { timeout: 60_000 }, () =>
     await writeFile(path.join(holding.folder, 'hold'), '')
     const child = holding.start()
     const gone = new Promise((resolve) => child.once('exit', resolve))
-    await waitUntil('the lock to be held', () => existsSync(path.join(holding.folder, 'reached')), 20_000)
+    await waitUntil('the lock to be held', () => existsSync(path.join(holding.folder, 'reached')))
 
     const refused = await waiting.apply()
     expect(refused.code).toBe(1)

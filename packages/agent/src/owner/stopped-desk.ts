@@ -23,7 +23,7 @@ export interface AgentFolder {
   storeKeyFile: string
   clock: () => number
   /** The runtime that the agent used last: its jobs go on while it is stopped. */
-  runtime: (name: string) => Runtime | undefined
+  runtime: (name: string) => Promise<Runtime | undefined>
 }
 
 /** The owner's desk on a stopped agent's folder. Whatever changes something holds the folder meanwhile. */
@@ -85,7 +85,8 @@ async function stopJob(folder: AgentFolder, jobId: string) {
   })
   const start = await readLastStart(folder.dir)
   if (stopped.state === 'running' && start) {
-    await folder.runtime(start.runtime.name)?.stop(jobId, stopped.grace, 'canceled')
+    const runtime = await folder.runtime(start.runtime.name)
+    await runtime?.stop(jobId, stopped.grace, 'canceled')
   }
   return { jobId, state: stopped.state }
 }

@@ -50,7 +50,7 @@ describe('the log of a job on the disk', () => {
       env,
       files: {},
       mounts: [],
-      network: 'none',
+      network: 'egress',
       limits,
     })
     let size = 0

@@ -7,7 +7,6 @@ import { createDockerRuntime } from './docker/docker-runtime.ts'
 import type { DockerRuntimeOptions } from './docker/docker-runtime.ts'
 import { splitReference } from './docker/pull-image.ts'
 import { createFakeRuntime } from './fake.ts'
-import { createKubernetesRuntime } from './kubernetes/kubernetes-runtime.ts'
 import type { KubernetesRuntimeOptions } from './kubernetes/kubernetes-runtime.ts'
 import { createProcessRuntime } from './process/process-runtime.ts'
 import type { Runtime } from './runtime.ts'
@@ -19,12 +18,14 @@ export type ClusterChoice = Omit<KubernetesRuntimeOptions, 'dir' | 'log' | 'agen
 type Choice = 'process' | 'fake' | EngineChoice | ClusterChoice
 
 /** The runtime of an agent's folder, where its jobs live on when the agent does not. */
-export function createRuntime(choice: Choice, agentDir: string, log: Logger): Runtime {
+export async function createRuntime(choice: Choice, agentDir: string, log: Logger): Promise<Runtime> {
   const dir = path.join(agentDir, 'jobs')
   if (choice === 'fake') return createFakeRuntime({ dir })
   if (choice === 'process') return createProcessRuntime({ dir, log })
   const agentKey = sha256(Buffer.from(path.resolve(agentDir))).slice(0, 16)
   if ('namespace' in choice) {
+    // Its HTTP client alone takes megabytes that no other agent needs.
+    const { createKubernetesRuntime } = await import('./kubernetes/kubernetes-runtime.ts')
     return createKubernetesRuntime({ ...choice, dir, log, agentKey: choice.agentKey ?? agentKey })
   }
   return createDockerRuntime({ ...choice, dir, log, agentKey })
@@ -44,6 +45,8 @@ async function registryLogin(
   image: string,
 ): Promise<{ username: string; password: string } | undefined> {
   const { host, repository } = splitReference(image)
-  if (registry === undefined || new URL(registry.url).host !== host) return undefined
+  if (registry === undefined) return undefined
+  const { url, nodeAddress } = registry
+  if (host !== new URL(url).host && host !== nodeAddress) return undefined
   return { username: 'tenon', password: await pullBearer(registry, repository, proxy) }
 }

@@ -18,7 +18,7 @@ afterAll(() => rm(scratch, { recursive: true, force: true }))
 
 const programs: ContractPrograms = {
   exit: (exitCode) => fake({ exitCode }),
-  print: (lines, slowly) => fake({ lines, intervalMs: slowly ? 20 : 0 }),
+  print: (lines, slowly) => fake({ lines, intervalMs: slowly ? 100 : 0 }),
   hold: () => fake({ untilReleased: true }),
   stopWell: () => fake({ untilReleased: true, text: 'up\n', stopText: 'stopping\n' }),
   ignoreStop: () => fake({ untilReleased: true, text: 'up\n', ignoresStop: true }),

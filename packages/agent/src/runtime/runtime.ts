@@ -1,4 +1,5 @@
 import type { JobEndReason } from '@tenon/core'
+import type { Services } from './services.ts'
 
 /**
  * How an agent starts jobs. Every call is idempotent by job id: starting a job that runs returns its handle,
@@ -9,6 +10,8 @@ export interface Runtime {
   readonly name: 'process' | 'fake' | 'docker' | 'kubernetes'
   /** The group that jobs have when their user is not the agent's own: the job API's socket must be open to it. */
   readonly jobGroup?: number | undefined
+  /** Absent where the agent has no engine of its own to run a component's service on. */
+  readonly services?: Services
   /** What this runtime confines a job with, in words, for `tenon doctor` and the job's record. */
   describe(): Promise<RuntimeDescription>
   /** Throws `RuntimeError` with reason `start` or `image` when the job could not be started; nothing is left then. */
@@ -29,6 +32,10 @@ export interface Runtime {
   list(): Promise<JobHandle[]>
 }
 
+/** `internal`: what is inside the install's own walls, and nothing of the world outside. */
+export const JOB_NETWORKS = ['none', 'internal', 'egress'] as const
+export type JobNetwork = (typeof JOB_NETWORKS)[number]
+
 export interface JobSpec {
   jobId: string
   fence: number
@@ -42,7 +49,7 @@ export interface JobSpec {
   files: Record<string, string>
   /** Host paths the job may see besides its own folder and the tools. */
   mounts: { path: string; writable: boolean }[]
-  network: 'none' | 'egress'
+  network: JobNetwork
   /** The job may be root in a user namespace that it makes itself, as building an image needs; nothing more outside. */
   mayNestUsers?: boolean
   /** On `kubernetes`: the service account that gives the job its cloud access; without one it has none. */

@@ -2,7 +2,7 @@
 export async function waitUntil<T>(
   what: string,
   check: () => T | undefined | false | null,
-  timeoutMs = 5000,
+  timeoutMs = 60_000,
 ): Promise<T> {
   const deadline = Date.now() + timeoutMs
   for (;;) {

@@ -1,3 +1,4 @@
+import { KUBERNETES_KEY } from '@tenon/core'
 import type {
   ActionStep,
   AppAction,
@@ -15,6 +16,7 @@ import type { z } from 'zod'
 import { OLDER_TYPES } from './schemas/components.ts'
 import { durationSeconds } from './schemas/fields.ts'
 import type * as operations from './schemas/operations.ts'
+import { OLDER_TRIGGERS } from './schemas/operations.ts'
 import type * as parts from './schemas/parts.ts'
 import { textOf } from './text-of.ts'
 
@@ -59,13 +61,21 @@ export function toComponent(value: Table, source: ComponentSource | undefined): 
     name: textOf(value['name']),
     type: OLDER_TYPES[type] ?? type,
     dependencies: (value['dependencies'] as string[] | undefined) ?? [],
-    config: Object.fromEntries(config),
+    config: withService(Object.fromEntries(config)),
     ...defined<Pick<Component, 'varName' | 'source' | 'settings'>>({
       varName: value['var_name'] as string | undefined,
       source,
       settings: Object.keys(settings).length > 0 ? settings : undefined,
     }),
   }
+}
+
+/** The service that an image runs as, under the names by which its plugin knows it. */
+function withService(config: Table): Table {
+  const { basic, ...rest } = config
+  if (basic === undefined) return config
+  const { env_vars: env, ...service } = basic as Table
+  return { ...rest, service: { ...service, ...(env === undefined ? {} : { env }) } }
 }
 
 function toSettings(value: Table, helmTimeout: string): ComponentSettings {
@@ -121,7 +131,16 @@ export function toInputGroup(group: z.infer<typeof parts.inputGroup>): InputGrou
 
 export function toSecret(secret: z.infer<typeof parts.secret>): AppSecret {
   const { kubernetes_secret_namespace: namespace, kubernetes_secret_name: name } = secret
-  const synced = secret.kubernetes_sync === true && namespace !== undefined && name !== undefined
+  const isSynced = secret.kubernetes_sync === true
+  const synced = isSynced && namespace !== undefined && name !== undefined
+  const more = (isSynced && secret.kubernetes_sync_targets) || []
+  const targets = more.flatMap((target) =>
+    (target.namespaces ?? [namespace ?? 'default']).map((place) => ({
+      namespace: place,
+      name: target.name,
+      key: target.key ?? KUBERNETES_KEY,
+    })),
+  )
   return {
     name: secret.name,
     displayName: secret.display_name ?? secret.name,
@@ -131,6 +150,7 @@ export function toSecret(secret: z.infer<typeof parts.secret>): AppSecret {
     format: secret.format ?? '',
     ...(secret.default === undefined ? {} : { default: String(secret.default) }),
     ...(synced ? { kubernetes: { namespace, name } } : {}),
+    ...(targets.length > 0 ? { kubernetesTargets: targets } : {}),
   }
 }
 
@@ -146,11 +166,6 @@ export function toPolicy(policy: z.infer<typeof parts.policy>, name: string): Ap
 }
 
 type ActionFile = z.infer<typeof operations.action>
-
-const OLDER_TRIGGERS: Readonly<Record<string, string>> = {
-  'pre-component-deploy': 'pre-deploy-component',
-  'post-component-deploy': 'post-deploy-component',
-}
 
 export function toAction(
   action: ActionFile,

@@ -62,7 +62,7 @@ export function checkFile(toml: TomlFile, kind: FileKind): boolean {
   if (!result.success) for (const issue of result.error.issues) report(toml, kind, issue)
   const seen = new Set<string>()
   walkFields(kind.schema, toml.value, (field) => {
-    if (field.meta.tenon !== 'acts' || field.meta.older) tell(toml, field, seen)
+    if (field.meta.tenon !== 'acts' || field.meta.older || field.meta.idleValues) tell(toml, field, seen)
   })
   return result.success
 }
@@ -76,6 +76,8 @@ function tell(toml: TomlFile, { path, meta, value }: Field, seen: Set<string>): 
       path,
       `${field} = ${JSON.stringify(value)} is an older spelling; write ${JSON.stringify(older)}`,
     )
+  const idle = typeof value === 'string' ? meta.idleValues?.[value] : undefined
+  if (idle !== undefined) toml.warning(path, `${field} = ${JSON.stringify(value)} is kept: ${idle}`)
   if (meta.tenon === 'acts') return
   if (meta.tenon === 'warned') toml.warning(path, `${field} is set aside: ${meta.note ?? 'nothing reads it'}`)
   if (!keys.some((_, i) => seen.has(keys.slice(0, i + 1).join('.')))) toml.idle(field, meta.tenon)

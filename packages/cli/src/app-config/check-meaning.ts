@@ -1,4 +1,5 @@
-import type { Json } from '@tenon/core'
+import { whyIdle, type Json } from '@tenon/core'
+import { OLDER_TRIGGERS } from './schemas/operations.ts'
 import type { TomlFile } from './toml-file.ts'
 import { textOf } from './text-of.ts'
 
@@ -17,6 +18,9 @@ export function checkMeaning(toml: TomlFile, kind: string): void {
   else if (kind === 'input') checkInput(toml, value, [])
   else if (kind === 'inputs')
     tables(value['input']).forEach((each, i) => checkInput(toml, each, ['input', i]))
+  else if (kind === 'policy') checkPolicy(toml, value, [])
+  else if (kind === 'policies')
+    tables(value['policy']).forEach((each, i) => checkPolicy(toml, each, ['policy', i]))
   else if (kind === 'secret') checkSecret(toml, value, [])
   else if (kind === 'secrets')
     tables(value['secret']).forEach((each, i) => checkSecret(toml, each, ['secret', i]))
@@ -74,11 +78,14 @@ function checkAction(toml: TomlFile): void {
     const ofComponent = type.endsWith('-component') || type.endsWith('-component-deploy')
     if (ofComponent && trigger['component_name'] === undefined)
       toml.problem(path, `triggers[${i}].component_name is missing`, `a component for type ${type}`)
+    const why = whyIdle(OLDER_TRIGGERS[type] ?? type)
+    if (why !== undefined) toml.warning([...path, 'type'], `nothing acts on the trigger ${type} yet: ${why}`)
   })
   tables(toml.value['steps']).forEach((step, i) => {
     if (step['command'] === undefined && step['inline_contents'] === undefined)
       toml.problem(['steps', i], `steps[${i}] does nothing`, 'command or inline_contents')
-    if (step['public_repo'] !== undefined && step['connected_repo'] !== undefined)
+    const repos = ['public_repo', 'connected_repo'].filter((field) => step[field] !== undefined)
+    if (repos.length > 1)
       toml.problem(['steps', i], `steps[${i}] has public_repo and connected_repo`, 'only one of them')
   })
 }
@@ -130,6 +137,11 @@ function parses(text: string): boolean {
   } catch {
     return false
   }
+}
+
+function checkPolicy(toml: TomlFile, policy: Table, at: (string | number)[]): void {
+  if (policy['engine'] === undefined)
+    toml.warning([...at, 'type'], 'a policy without engine is kept: only engine = "cel" is evaluated for now')
 }
 
 function checkSecret(toml: TomlFile, secret: Table, at: (string | number)[]): void {

@@ -5,7 +5,6 @@ import { folderWith } from '../testing/app-folder.ts'
 import { FULL_APP } from '../testing/full-app.ts'
 import { walkFields } from './check-file.ts'
 import { loadApp, type LoadedApp } from './load-app.ts'
-import { formatWarning } from './problem.ts'
 import { FILE_KINDS } from './schemas/kinds.ts'
 import { parse } from 'smol-toml'
 
@@ -173,7 +172,7 @@ describe('the app that a full folder makes', () => {
       },
     })
     expect(component('chart').config).toMatchObject({
-      values_file: [{ contents: 'a: 1' }, { path: 'b: {{ .nuon.components.v_img.outputs.image.tag }}' }],
+      values_file: [{ contents: 'a: 1' }, { contents: 'b: {{ .nuon.components.v_img.outputs.image.tag }}' }],
       helm_repo: { repo_url: 'https://example.com/charts', chart: 'c', version: '1' },
     })
     expect(component('img')).toMatchObject({
@@ -252,6 +251,7 @@ describe('the app that a full folder makes', () => {
         format: 'base64',
         default: 'd',
         kubernetes: { namespace: 'ns', name: 'token' },
+        kubernetesTargets: [{ namespace: 'a', name: 't', key: 'k' }],
       },
     ])
     expect(policies).toEqual([
@@ -318,6 +318,8 @@ describe('the app that a full folder makes', () => {
         'components/pulumi.toml',
         'components/tf.toml',
         'customer_managed.toml',
+        'inputs.toml',
+        'inputs/size.toml',
         'installer.toml',
         'installs.toml',
         'kubernetes_contexts.toml',
@@ -337,7 +339,8 @@ describe('the app that a full folder makes', () => {
     expect(carried['components/tf.toml']).toEqual({
       kubernetes_context: 'main',
       operation_roles: [{ operation: 'deploy', role: '{{.nuon.install.id}}-deploy' }],
-      health: { required_checks: ['smoke'] },
+      labels: { tier: 'one', n: 1 },
+      health: { block_deploy: true, required_checks: ['smoke'] },
     })
     expect(carried['metadata.toml']).toMatchObject({
       readme: '# {{ .nuon.name }}',
@@ -361,21 +364,6 @@ describe('the app that a full folder makes', () => {
         tf: { tfVars: { b: 2 } },
       },
     })
-  })
-
-  it('warns of older spellings and of what is set aside, once for each place', () => {
-    const lines = loaded.warnings.map(formatWarning).filter((line) => !line.startsWith('installer.toml'))
-    expect(lines).toEqual([
-      'actions/backup.toml:5:1: label is set aside: write labels',
-      'actions/backup.toml:12:1: inputs is set aside: action inputs are kept, but nothing asks for them',
-      'actions/backup.toml:23:1: triggers.schedule is set aside: write cron_schedule',
-      'actions/backup.toml:25:1: triggers.type = "pre-component-deploy" is an older spelling; write "pre-deploy-component"',
-      'actions/backup.toml:33:1: steps.enable_kube_config is set aside: write it once, for the action',
-      'components/img.toml:2:1: type = "external_image" is an older spelling; write "container_image"',
-      'components/pulumi.toml:2:1: pulumi components are kept, but a deploy refuses them for now',
-      'runner.toml:7:1: env_var is set aside: write [env_vars]',
-    ])
-    expect(loaded.warnings.filter(({ file }) => file === 'installer.toml')).toHaveLength(15)
   })
 
   it('says which fields nothing acts on', () => {

@@ -2,11 +2,12 @@ import { readFile, realpath, stat } from 'node:fs/promises'
 import { dirname, relative, resolve, sep } from 'node:path'
 import type { Json } from '@tenon/core'
 import { fieldName, hasField, walkFields } from './check-file.ts'
+import { fetchValue, isRemote } from './fetch-value.ts'
 import type { Path } from './locate.ts'
 import type { FileKind } from './schemas/kinds.ts'
 import { MOST_BYTES, type TomlFile } from './toml-file.ts'
 
-/** Puts the content of files in the place of values that name them: `./values.yaml`, or a `path`. */
+/** Puts content in the place of values that say where it is: `./values.yaml`, a `path`, an address. */
 export async function includeFiles(folder: string, toml: TomlFile, kind: FileKind): Promise<void> {
   if (!hasField(kind.schema, (meta) => meta.file)) return
   const found: { path: Path; value: string }[] = []
@@ -14,42 +15,57 @@ export async function includeFiles(folder: string, toml: TomlFile, kind: FileKin
     if (meta.file && typeof value === 'string' && namesFile(path, value))
       found.push({ path: [...path], value })
   })
-  for (const { path, value } of found) await include(folder, toml, path, value)
+  for (const { path, value } of found) {
+    if (isRemote(value)) await includeRemote(toml, path, value)
+    else await include(folder, toml, path, value)
+  }
 }
+
+const EXPECTED = 'text, or a file of the app’s folder such as ./values.yaml'
 
 function namesFile(path: Path, value: string): boolean {
   if (value.includes('\n')) return false
-  return path.at(-1) === 'path' || /^(?:\.{1,2}\/|file:\/\/|https?:\/\/|git(?:::|@|\+))\S+$/.test(value)
+  return path.at(-1) === 'path' || isRemote(value) || /^(?:\.{1,2}\/|file:\/\/)\S+$/.test(value)
+}
+
+async function includeRemote(toml: TomlFile, path: Path, value: string): Promise<void> {
+  const name = fieldName(path)
+  const fetched = await fetchValue(value)
+  if (!fetched.ok) return toml.problem(path, `${name} cannot be had from ${value}: ${fetched.why}`, EXPECTED)
+  const text = asText(fetched.bytes)
+  if (text === undefined) return toml.problem(path, `${name} is not UTF-8 text: ${value}`, 'a file in UTF-8')
+  toml.fetched[name] = { from: value, pin: fetched.pin }
+  put(toml, path, text, value)
 }
 
 async function include(folder: string, toml: TomlFile, path: Path, value: string): Promise<void> {
   const name = fieldName(path)
-  const expected = 'text, or a file of the app’s folder such as ./values.yaml'
-  if (/^(?:https?:\/\/|git(?:::|@|\+))/.test(value))
-    return toml.problem(path, `${name} names ${value}, which is not fetched`, expected)
   const wanted = value.replace(/^file:\/\//, '')
   const root = await realpath(folder)
   for (const from of [resolve(folder, dirname(toml.file)), folder]) {
     const file = await realpath(resolve(from, wanted)).catch(() => undefined)
     if (file === undefined) continue
     if (!file.startsWith(root + sep))
-      return toml.problem(path, `${name} lies outside of the app’s folder`, expected)
+      return toml.problem(path, `${name} lies outside of the app’s folder`, EXPECTED)
     const found = await stat(file)
-    if (!found.isFile()) return toml.problem(path, `${name} names no file: ${value}`, expected)
+    if (!found.isFile()) return toml.problem(path, `${name} names no file: ${value}`, EXPECTED)
     if (found.size > MOST_BYTES)
       return toml.problem(path, `${name} names a file that is too large`, 'at most 1 MB')
-    const text = await readText(file)
+    const text = asText(await readFile(file))
     if (text === undefined)
       return toml.problem(path, `${name} names a file that is not UTF-8 text`, 'a file in UTF-8')
-    toml.origins.set(path.join('\u0000'), relative(root, file))
-    return setAt(toml.value, path, text)
+    return put(toml, path, text, relative(root, file))
   }
-  toml.problem(path, `${name} names no file: ${value}`, expected)
+  // The chart itself may have it: what the app's folder does not have is looked for there when it is deployed.
+  if (path.at(-1) === 'path' && CHART_SOURCES.some((field) => toml.value[field] !== undefined)) return
+  toml.problem(path, `${name} names no file: ${value}`, EXPECTED)
 }
 
-async function readText(file: string): Promise<string | undefined> {
+const CHART_SOURCES = ['helm_repo', 'public_repo', 'connected_repo', 'source']
+
+function asText(bytes: Uint8Array): string | undefined {
   try {
-    const text = new TextDecoder('utf-8', { fatal: true }).decode(await readFile(file))
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
     return text.includes('\0') ? undefined : text
   } catch (cause) {
     if (cause instanceof TypeError) return undefined
@@ -57,8 +73,13 @@ async function readText(file: string): Promise<string | undefined> {
   }
 }
 
-function setAt(value: Json, path: Path, text: string): void {
-  let at = value as { [key: string]: Json }
+/** What stood under `path` is content now, and is called so. */
+function put(toml: TomlFile, path: Path, text: string, origin: string): void {
+  let at = toml.value as { [key: string]: Json }
   for (const key of path.slice(0, -1)) at = at[key] as { [key: string]: Json }
-  at[path.at(-1)!] = text
+  const key = path.at(-1)!
+  if (key === 'path') delete at[key]
+  const place = key === 'path' ? 'contents' : key
+  at[place] = text
+  toml.origins.set([...path.slice(0, -1), place].join('\u0000'), origin)
 }

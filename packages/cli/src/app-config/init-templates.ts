@@ -88,3 +88,12 @@ spec:
 /** What `tenon init` begins an app with, file by file. */
 export const INIT_TEMPLATES = { hello, minimal, kubernetes } as const
 export type InitTemplate = keyof typeof INIT_TEMPLATES
+
+/** The app is named after its folder: two apps begun alike must not become versions of one. */
+export function initFiles(template: InitTemplate, folder: string): Record<string, string> {
+  const words = folder.replace(/[^A-Za-z0-9]+/g, ' ').trim()
+  if (words === '') return INIT_TEMPLATES[template]
+  const named = `display_name = "${words[0]!.toUpperCase()}${words.slice(1)}"`
+  const text = INIT_TEMPLATES[template]['metadata.toml'].replace(/^display_name = .*$/m, named)
+  return { ...INIT_TEMPLATES[template], 'metadata.toml': text }
+}

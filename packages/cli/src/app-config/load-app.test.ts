@@ -43,6 +43,15 @@ describe('loading an app', () => {
     expect(sources.get('web')).toMatch(/src\/web$/)
   })
 
+  it('gives a service to the plugin of its image under the names that it reads', async () => {
+    const image =
+      'name = "img"\ntype = "container_image"\n[public]\nimage_url = "redis"\ntag = "7"\n[basic]\nport = 80\nenv_vars = { A = "1" }\n'
+    const { app } = await loadApp(await folderWith({ ...good, 'components/img.toml': image }))
+    const found = app.components.find(({ name }) => name === 'img')
+    expect(found?.config['service']).toEqual({ port: 80, env: { A: '1' } })
+    expect(found?.config['basic']).toBeUndefined()
+  })
+
   it('takes a given name first', async () => {
     expect((await loadApp(await folderWith(good), 'other')).app.name).toBe('other')
   })

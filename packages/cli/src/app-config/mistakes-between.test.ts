@@ -192,9 +192,9 @@ const MISTAKES: [what: string, files: Record<string, string | Uint8Array>, lines
   ],
   [
     'a file elsewhere on the net',
-    { 'components/app.toml': helm('[[values_file]]\ncontents = "https://example.com/v.yaml"\n') },
+    { 'components/app.toml': helm('[[values_file]]\ncontents = "http://127.0.0.1:1/v.yaml"\n') },
     [
-      'components/app.toml:5:1: values_file[0].contents names https://example.com/v.yaml, which is not fetched; expected text, or a file of the app’s folder such as ./values.yaml',
+      'components/app.toml:5:1: values_file[0].contents cannot be had from http://127.0.0.1:1/v.yaml: bad port; expected text, or a file of the app’s folder such as ./values.yaml',
     ],
   ],
   [

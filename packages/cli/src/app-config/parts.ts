@@ -57,6 +57,7 @@ export async function collectParts(
     } else collect(file, parts)
     const kept = carriedOf(file)
     if (kept !== undefined) parts.carried[toml.file] = kept
+    if (Object.keys(toml.fetched).length > 0) parts.carried[`${toml.file} (fetched)`] = toml.fetched
   }
   return parts
 }

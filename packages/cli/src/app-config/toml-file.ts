@@ -16,6 +16,8 @@ export class TomlFile {
   value: { [key: string]: Json }
   /** Values that came from other files, by the keys that lead to them. */
   readonly origins = new Map<string, string>()
+  /** Of these, the ones from elsewhere, by field: from where, and which commit or content that was. */
+  readonly fetched: { [field: string]: { from: string; pin: string } } = {}
   readonly #text: string
   readonly #findings: Findings
   #places: TomlPlaces | undefined

@@ -58,7 +58,10 @@ async function* readLines(path: string): AsyncGenerator<Line> {
     }
   } catch (cause) {
     if (cause instanceof SyntaxError)
-      throw new CliError(EXIT.failed, `line ${number} of ${path} is not JSON`, { cause })
+      throw new CliError(EXIT.failed, `line ${number} of ${path} is not JSON`, {
+        next: 'take another copy of it, or make it again: tenon audit export > FILE',
+        cause,
+      })
     if (errorCode(cause) === undefined) throw cause
     throw new CliError(EXIT.usage, `cannot read ${path}: ${errorCode(cause)}`, { cause })
   }

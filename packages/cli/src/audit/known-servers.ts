@@ -1,11 +1,9 @@
 import { extendPinnedKeys, type AuditHead, type KeyLink } from '@tenon/core'
 import { z } from 'zod'
-import { stateFile } from '../config/paths.ts'
 import { readJson, writePrivateJson } from '../config/private-file.ts'
 import { verifyEd25519 } from '../crypto.ts'
 import { CliError } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
-import type { Io } from '../io.ts'
 
 const head = z.object({ seq: z.int().nonnegative(), hash: z.string() })
 const knownServer = z.strictObject({
@@ -20,16 +18,19 @@ const knownServer = z.strictObject({
 export type KnownServer = z.infer<typeof knownServer>
 
 const knownServers = z.strictObject({ version: z.literal(1), servers: z.record(z.string(), knownServer) })
-type Where = Pick<Io, 'env' | 'host'>
 
-/** What this machine remembers of each server, by address, so that a server cannot rewrite its own past unseen. */
-export async function readKnownServers(io: Where): Promise<Record<string, KnownServer>> {
-  return (await readJson(stateFile(io), knownServers))?.servers ?? {}
+/** What a file remembers of each server, by address, so that a server cannot rewrite its own past unseen. */
+export async function readKnownServers(file: string): Promise<Record<string, KnownServer>> {
+  return (await readJson(file, knownServers))?.servers ?? {}
 }
 
 /** Two runs at once must not take back what the other saw: heads only grow. */
-export async function rememberServer(io: Where, url: string, seen: KnownServer, anew = false): Promise<void> {
-  const servers = await readKnownServers(io)
+export async function rememberServer(
+  { url, knownFile }: { url: string; knownFile: string },
+  seen: KnownServer,
+  anew = false,
+): Promise<void> {
+  const servers = await readKnownServers(knownFile)
   const before = servers[url]
   if (before?.serverId === seen.serverId && !anew) {
     for (const [chain, kept] of Object.entries(before.heads)) {
@@ -37,7 +38,7 @@ export async function rememberServer(io: Where, url: string, seen: KnownServer, 
     }
     seen.agents = { ...seen.agents, ...before.agents }
   }
-  await writePrivateJson(stateFile(io), { version: 1, servers: { ...servers, [url]: seen } })
+  await writePrivateJson(knownFile, { version: 1, servers: { ...servers, [url]: seen } })
 }
 
 /** The keys are taken on first use; later ones only when a known one vouches for them. */

@@ -4,19 +4,22 @@ import { readKnownServers, recogniseServer, rememberServer, type KnownServer } f
 
 export interface Recognised {
   url: string
+  knownFile: string
   info: CallOutput<'server.info'>
   known: KnownServer
 }
 
 /** Asks the server who it is and holds the answer against what this machine remembers of it. */
 export async function recognise(cli: Cli, client: Client, repin = false): Promise<Recognised> {
-  const { url } = await cli.connection()
+  const { url, knownFile } = await cli.connection()
   const info = await client.call('server.info', {})
-  const before = repin ? undefined : (await readKnownServers(cli.io))[url]
+  const servers = repin ? {} : await readKnownServers(knownFile)
+  // A server that moved to another address is still held to its own past.
+  const before = servers[url] ?? Object.values(servers).find((known) => known.serverId === info.serverId)
   const known = recogniseServer(before, info, url)
   if (before === undefined) {
     cli.out.note(`trusting the keys of ${url} from now on (fingerprint ${info.fingerprint})`)
-    await rememberServer(cli.io, url, known, repin)
+    await rememberServer({ url, knownFile }, known, repin)
   }
-  return { url, info, known }
+  return { url, knownFile, info, known }
 }

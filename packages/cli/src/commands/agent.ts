@@ -5,6 +5,8 @@ import { paintStatus } from '../output/paint.ts'
 import { ago } from '../output/words.ts'
 import { spawnBundle } from '../spawn-bundle.ts'
 import { AFTER, LIMIT, pageQuery, showPage, wholeNumber, type PageOptions } from './paging.ts'
+import { OUT, showSecret } from '../output/secret-file.ts'
+import { takeId } from './ids.ts'
 
 export function addAgent(program: Command, cli: Cli): void {
   const agent = program
@@ -32,14 +34,18 @@ export function addAgent(program: Command, cli: Cli): void {
       new Option('--role <role>', 'what the agent is for').choices(['build', 'setup']).makeOptionMandatory(),
     )
     .option('--minutes <n>', 'how long it can be used', wholeNumber(1, 10_080), 60)
-    .addHelpText('after', examples('tenon agent join-token --role build > join.token'))
+    .option(...OUT)
+    .addHelpText('after', examples('tenon agent join-token --role build --out join.token'))
     .action(async (options) => {
       const client = await cli.client()
       const body = { role: options.role, expiresInSeconds: options.minutes * 60 } as const
-      const made = await client.call('agents.joinToken', { body })
-      if (cli.globals.json) return cli.out.json(made)
-      cli.out.line(made.joinToken)
-      cli.out.note(`it works once, until ${made.expiresAt}`)
+      const made = await showSecret(
+        cli,
+        options.out,
+        () => client.call('agents.joinToken', { body }),
+        ({ joinToken }) => joinToken,
+      )
+      if (!cli.globals.json) cli.out.note(`it works once, until ${made.expiresAt}`)
     })
   agent
     .command('list')
@@ -51,7 +57,7 @@ export function addAgent(program: Command, cli: Cli): void {
   agent
     .command('revoke')
     .description('end an agent’s identity at once')
-    .argument('<agent>', 'its id')
+    .argument('<agent>', 'its id', takeId('agent'))
     .addHelpText('after', examples('tenon agent revoke agt_01…'))
     .action(async (id) => {
       const client = await cli.client()

@@ -20,7 +20,7 @@ describe('tenon validate', () => {
     expect(ran.stdout).toContain('warning: actions/backup.toml:5:1: label is set aside: write labels\n')
     expect(ran.stdout).toContain('kept for later, nothing acts on them yet:\n')
     expect(ran.stdout).toContain(
-      '  components/chart.toml: kubernetes_context, operation_roles, health.required_checks\n',
+      '  components/chart.toml: labels, kubernetes_context, operation_roles, health.block_deploy, health.required_checks\n',
     )
     expect(ran.stdout).toMatch(/set aside:\n(?: {2}.*\n)* {2}runner\.toml: env_var\n/)
     expect(ran.stdout).toMatch(/\nok: full \(\d+ components, 3 inputs, 2 secrets, 1 action, 3 installs\)\n$/)
@@ -96,6 +96,17 @@ describe('tenon init', () => {
       expect(JSON.parse(ran.stdout)).toMatchObject({ ok: true, warnings: [], idle: [] })
     },
   )
+
+  it('names the app after its folder, so that it is no version of another one', async () => {
+    for (const [folder, name] of [
+      ['My shop_2', 'my-shop-2'],
+      ['deep/notes', 'notes'],
+      ['…', 'hello'],
+    ] as const) {
+      await home.run(['init', folder])
+      expect((await home.run(['validate', folder])).stdout).toContain(`ok: ${name} (`)
+    }
+  })
 
   it('refuses a folder that holds something', async () => {
     await mkdir(join(home.home, 'mine'))

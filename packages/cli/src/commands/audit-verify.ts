@@ -13,6 +13,7 @@ import { readChain } from '../audit/read-chain.ts'
 import { recognise } from '../audit/recognise.ts'
 import { createChainVerifier, type ChainVerdict } from '../audit/verify-chain.ts'
 import type { Cli } from '../cli.ts'
+import { knownFiles } from '../config/resolve.ts'
 import { usageError } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
 import { plain } from '../output/clean.ts'
@@ -37,7 +38,7 @@ export async function verifyAudit(cli: Cli, chain: string | undefined, options: 
 
 async function verifyServer(cli: Cli, given: string | undefined, repin: boolean): Promise<ChainVerdict[]> {
   const client = await cli.client()
-  const { url, known } = await recognise(cli, client, repin)
+  const { known, ...server } = await recognise(cli, client, repin)
   const listed = await client.call('audit.chains', {})
   const changedAgents = learnAgents(known, listed.agents)
   const gone = Object.keys(known.heads).filter((id) => !listed.chains.some((c) => c.chain === id))
@@ -54,7 +55,7 @@ async function verifyServer(cli: Cli, given: string | undefined, repin: boolean)
   for (const { chain, head, problems } of verdicts) {
     if (problems.length === 0) known.heads[chain] = { seq: head.seq, hash: head.hash }
   }
-  await rememberServer(cli.io, url, known, repin)
+  await rememberServer(server, known, repin)
   return verdicts
 }
 
@@ -103,18 +104,19 @@ function learnAgents(known: KnownServer, agents: ExportHeader['agents']): string
 /** Offline: with what this machine knows of that server, else with the export's own keys, which is said. */
 async function verifyFile(cli: Cli, given: string | undefined, path: string): Promise<ChainVerdict[]> {
   const { header, lines } = await readExport(path)
-  const remembered = Object.entries(await readKnownServers(cli.io)).find(
-    ([, s]) => s.serverId === header.serverId,
-  )
+  const files = await knownFiles(cli.io)
+  const known = (await Promise.all(files.map(readKnownServers))).flatMap(Object.entries<KnownServer>)
+  const remembered = known.find(([, s]) => s.serverId === header.serverId)
   if (!remembered) {
     cli.out.note(`this machine does not know ${header.serverId}: checking with the keys in the export itself`)
   }
-  const known = recogniseServer(remembered?.[1], header, remembered?.[0] ?? path)
-  const changedAgents = learnAgents(known, header.agents)
+  const trusted = recogniseServer(remembered?.[1], header, remembered?.[0] ?? path)
+  const changedAgents = learnAgents(trusted, header.agents)
   const wanted = given === undefined ? undefined : new Set([given])
   const verifiers = new Map<string, ReturnType<typeof createChainVerifier>>()
   const verifierOf = (chain: string) => {
-    const found = verifiers.get(chain) ?? createChainVerifier(chain, keysOf(known), keptHead(known, chain))
+    const found =
+      verifiers.get(chain) ?? createChainVerifier(chain, keysOf(trusted), keptHead(trusted, chain))
     verifiers.set(chain, found)
     return found
   }

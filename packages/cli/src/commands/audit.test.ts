@@ -1,10 +1,10 @@
 import { sealEntry, type SealedEntry } from '@tenon/core'
-import { writeFile } from 'node:fs/promises'
+import { mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { sha256 } from '../crypto.ts'
-import { startApi, type Api } from '../testing/api-server.ts'
-import { createHome, type Home } from '../testing/run-cli.ts'
+import { startApi, TOKEN, type Api } from '../testing/api-server.ts'
+import { createHome, temporaryFolder, type Home } from '../testing/run-cli.ts'
 import {
   createSigner,
   fact,
@@ -213,6 +213,48 @@ describe('a chain that somebody touched', () => {
       code: 1,
       stdout: expect.stringContaining('not signed by a known key'),
     })
+  })
+})
+
+describe('what is known of a server', () => {
+  const folderOf = async () => {
+    const cwd = await temporaryFolder()
+    await mkdir(join(cwd, '.tenon'))
+    await writeFile(join(cwd, '.tenon', 'cli.json'), JSON.stringify({ url: api.url, tokenFile: 'token' }))
+    await writeFile(join(cwd, '.tenon', 'token'), TOKEN)
+    return cwd
+  }
+  const anew = () => {
+    const key = createSigner()
+    Object.assign(world, { key, keyId: NEXT_KEY, keys: [rootLink(NEXT_KEY, key)] })
+  }
+
+  it('lies in the folder that the server belongs to, so that a second folder trusts its own', async () => {
+    const first = await folderOf()
+    expect((await home.run(['audit', 'verify'], { cwd: first })).code).toBe(0)
+    await expect(readFile(home.stateFile)).rejects.toThrow('ENOENT')
+    expect((await stat(join(first, '.tenon', 'known-servers.json'))).mode & 0o777).toBe(0o600)
+    anew()
+    expect((await home.run(['audit', 'verify'], { cwd: first })).code).toBe(1)
+    expect((await home.run(['audit', 'verify'], { cwd: await folderOf() })).code).toBe(0)
+  })
+
+  it('is what an export is checked with in that folder', async () => {
+    const cwd = await folderOf()
+    await home.run(['audit', 'verify'], { cwd })
+    await writeFile(join(cwd, 'audit.jsonl'), (await home.run(['audit', 'export'], { cwd })).stdout)
+    const ran = await home.run(['audit', 'verify', '--file', 'audit.jsonl'], { cwd })
+    expect(ran).toMatchObject({ code: 0, stderr: '' })
+  })
+
+  it('goes with it to another address', async () => {
+    await verify()
+    const { handlers } = api
+    await api.stop()
+    api = await startApi(handlers)
+    expect(await verify()).toMatchObject({ code: 0, stderr: '' })
+    tamper(CHAIN, (entries) => entries.slice(0, 3))
+    expect((await verify()).stdout).toContain('entries 4 to 5 are missing at the end')
   })
 })
 

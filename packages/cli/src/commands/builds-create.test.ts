@@ -62,6 +62,25 @@ describe('building an app', () => {
     })
   })
 
+  it('builds actions with steps in repositories too, and only those', async () => {
+    await mkdir(join(folder, 'actions'))
+    const action = (name: string, repo: string) =>
+      writeFile(
+        join(folder, 'actions', `${name}.toml`),
+        `name = "${name}"\ntimeout = "5m"\ntriggers = []\n[[steps]]\nname = "s"\ncommand = "ls"\n${repo}`,
+      )
+    await action('plain', '')
+    await action('backup', '[steps.public_repo]\nrepo = "acme/ops"\n')
+    const bodies = () => api.callsOf('builds.create').map(({ given }) => given.body)
+    await create('--component', 'action:backup')
+    expect(bodies()[0]).toEqual({ components: [{ name: 'action:backup', source: null }] })
+    await create()
+    expect(bodies()[1]).toMatchObject({
+      components: [{ name: 'db' }, { name: 'web' }, { name: 'action:backup' }],
+    })
+    expect((await create('--component', 'action:plain')).code).toBe(2)
+  })
+
   it('sends a source without its history and what it says to ignore', async () => {
     await create('--component', 'web')
     expect(api.callsOf('sources.put')).toHaveLength(1)

@@ -1,3 +1,4 @@
+import { buildables } from '@tenon/core'
 import { packFolder } from '@tenon/oci'
 import type { CallOutput, Client } from '@tenon/protocol'
 import { readIgnore } from '../app-config/ignore-file.ts'
@@ -32,7 +33,7 @@ export async function createBuilds(cli: Cli, dir: string, options: Options): Pro
   const { loaded, answer } = await syncApp(cli, client, dir, options.name)
   out.note(describeSync(answer))
   const components: { name: string; source: string | null }[] = []
-  const known = loaded.app.components.map((component) => component.name)
+  const known = buildables(loaded.app).map(({ name }) => name)
   for (const name of chosen(known, options.component)) {
     const folder = loaded.sources.get(name)
     const source = folder === undefined ? null : await sendSource(cli, client, name, folder)
@@ -52,7 +53,7 @@ export async function createBuilds(cli: Cli, dir: string, options: Options): Pro
 function chosen(known: readonly string[], wanted: readonly string[] | undefined): readonly string[] {
   const unknown = wanted?.find((name) => !known.includes(name))
   if (unknown !== undefined)
-    throw usageError(`the app has no component ${unknown}`, `it has: ${known.join(', ')}`)
+    throw usageError(`the app has nothing to build that is called ${unknown}`, `it has: ${known.join(', ')}`)
   return wanted ?? known
 }
 

@@ -6,11 +6,12 @@ import { paintStatus } from '../output/paint.ts'
 import { ago, between, shortDigest } from '../output/words.ts'
 import { createBuilds } from './builds-create.ts'
 import { AFTER, LIMIT, pageQuery, showPage, type PageOptions } from './paging.ts'
+import { takeId } from './ids.ts'
 
 export function addBuilds(program: Command, cli: Cli): void {
   const builds = program
     .command('builds')
-    .description('attempts to make artifacts out of components')
+    .description('attempts to make artifacts out of components and actions')
     .addHelpText('after', examples('tenon builds create ./my-app', 'tenon builds list --app my-app'))
   builds
     .command('create')
@@ -18,7 +19,7 @@ export function addBuilds(program: Command, cli: Cli): void {
       'sync the app of a folder, send its sources (without what their .tenonignore names), build, and follow',
     )
     .argument('[dir]', 'the folder that holds metadata.toml', '.')
-    .option('--component <names...>', 'build only these components')
+    .option('--component <names...>', 'build only these components, or actions as action:NAME')
     .option('--name <name>', 'the app’s name; from metadata.toml otherwise')
     .option('--detach', 'do not follow the builds')
     .addHelpText(
@@ -37,7 +38,7 @@ export function addBuilds(program: Command, cli: Cli): void {
   builds
     .command('show')
     .description('one build')
-    .argument('<build>', 'its id')
+    .argument('<build>', 'its id', takeId('build'))
     .addHelpText('after', examples('tenon builds show bld_01…'))
     .action(async (id) => {
       const client = await cli.client()
@@ -46,7 +47,7 @@ export function addBuilds(program: Command, cli: Cli): void {
   builds
     .command('retry')
     .description('build again what failed or was canceled, from the same source')
-    .argument('<build>', 'its id')
+    .argument('<build>', 'its id', takeId('build'))
     .addHelpText('after', examples('tenon builds retry bld_01…'))
     .action(async (id) => {
       const client = await cli.client()
@@ -58,7 +59,7 @@ export function addBuilds(program: Command, cli: Cli): void {
   builds
     .command('cancel')
     .description('cancel a build')
-    .argument('<build>', 'its id')
+    .argument('<build>', 'its id', takeId('build'))
     .addHelpText('after', examples('tenon builds cancel bld_01…'))
     .action(async (id) => {
       const client = await cli.client()

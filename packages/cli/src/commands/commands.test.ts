@@ -1,7 +1,21 @@
+import { readFile, stat } from 'node:fs/promises'
+import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { Refusal, startApi, type Api } from '../testing/api-server.ts'
 import { createHome, type Home } from '../testing/run-cli.ts'
-import { agent, app, AT, build, install, job, run, serverInfo, testId, token } from '../testing/values.ts'
+import {
+  agent,
+  app,
+  appVersion,
+  AT,
+  build,
+  install,
+  job,
+  run,
+  serverInfo,
+  testId,
+  token,
+} from '../testing/values.ts'
 
 let api: Api
 let home: Home
@@ -14,6 +28,7 @@ beforeEach(async () => {
   api = await startApi({
     'apps.list': () => page(app()),
     'apps.get': () => app(),
+    'apps.version': () => appVersion(),
     'builds.list': () => page(build()),
     'builds.get': () => build(),
     'builds.cancel': () => build({ status: 'canceled' }),
@@ -155,6 +170,19 @@ describe('what is sent', () => {
     })
   })
 
+  it('is never the value of a sensitive input', async () => {
+    api.handlers['apps.version'] = () => appVersion({ sensitive: true })
+    for (const argv of [
+      ['installs', 'create', 'acme', '--app', 'hello', '--input', 'a=hidden'],
+      ['installs', 'update', 'acme', '--input', 'a=hidden'],
+    ]) {
+      const ran = await home.run(argv, { env: api.env })
+      expect(ran).toMatchObject({ code: 2, stderr: expect.stringContaining('input a is sensitive') })
+      expect(ran.stderr).toContain('next: seal it to the install: tenon installs secrets set acme input--a')
+    }
+    expect(JSON.stringify(api.calls.map(({ given }) => given.body))).not.toContain('hidden')
+  })
+
   it('is the id of a step that was named by its key', async () => {
     await home.run(['runs', 'retry', RUN, 'deploy:web', '--detach'], { env: api.env })
     expect(api.callsOf('steps.retry')[0]?.given.params['step']).toBe(run().steps[1]?.id)
@@ -191,6 +219,13 @@ describe('commands in general', () => {
     )
   })
 
+  it('say that the customer paused an install’s agent', async () => {
+    const at = install().agent!
+    api.handlers['installs.get'] = () => install({ agent: { ...at, pausedSince: AT } })
+    const ran = await home.run(['installs', 'show', 'acme'], { env: api.env })
+    expect(ran.stdout).toMatch(/^paused +by the customer, .+ ago: new jobs are refused until/m)
+  })
+
   it('say what a job waits for', async () => {
     const waiting = {
       code: 'no_agent',
@@ -216,6 +251,45 @@ describe('commands in general', () => {
     const ran = await home.run(argv, { env: api.env })
     expect(ran).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining(words) })
     expect(ran.stderr).toContain('next: add --help')
+  })
+
+  it('refuse a local sandbox without its host, before anything is made', async () => {
+    const argv = ['installs', 'create', 'acme', '--app', 'hello', '--sandbox', 'local']
+    const ran = await home.run(argv, { env: api.env })
+    expect(ran).toMatchObject({ code: 2, stderr: expect.stringContaining('--sandbox local needs --host') })
+    expect(api.calls).toEqual([])
+  })
+
+  it.each([
+    [['runs', 'show', 'acme'], 'run_01…; `tenon runs list`'],
+    [['jobs', 'why', testId('run')], 'job_01…; `tenon jobs list`'],
+    [['builds', 'retry', 'x'], 'bld_01…; `tenon builds list`'],
+    [['tokens', 'revoke', 'ci'], 'tok_01…; `tenon tokens list`'],
+    [['agent', 'revoke', 'x'], 'agt_01…; `tenon agent list`'],
+    [['deploys', 'rollback', 'acme', 'x'], 'dep_01…; `tenon deploys list INSTALL`'],
+  ])('answer %j with the kind of id they take', async (argv, words) => {
+    const ran = await home.run(argv, { env: api.env })
+    expect(ran).toMatchObject({ code: 2, stderr: expect.stringContaining(words) })
+    expect(api.calls).toEqual([])
+  })
+
+  it.each([
+    [['tokens', 'create', 'ci', '--role', 'viewer'], 'tenon_secret'],
+    [['agent', 'join-token', '--role', 'build'], 'tenonjoin.x'],
+    [['installs', 'join-token', 'acme'], 'tenonjoin.x'],
+  ])('write the secret of %j where only its owner can read it', async (argv, secret) => {
+    const file = join(home.home, 'a.token')
+    const ran = await home.run([...argv, '--out', 'a.token'], { env: api.env })
+    expect(ran).toMatchObject({ code: 0, stdout: '' })
+    expect(await readFile(file, 'utf8')).toBe(`${secret}\n`)
+    expect((await stat(file)).mode & 0o777).toBe(0o600)
+    const before = api.calls.length
+    const again = await home.run([...argv, '--out', 'a.token'], { env: api.env })
+    expect(again).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('name a file that does not exist'),
+    })
+    expect(api.calls.length).toBe(before)
   })
 
   it('say that the server is away', async () => {

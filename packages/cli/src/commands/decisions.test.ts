@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { PlanResult } from '@tenon/protocol'
 import { startApi, type Api } from '../testing/api-server.ts'
 import { createHome, type Home } from '../testing/run-cli.ts'
-import { install, job, run, step, testId } from '../testing/values.ts'
+import { app, appVersion, install, job, run, step, testId } from '../testing/values.ts'
 
 const PLAN: PlanResult = {
   digest: `sha256:${'d'.repeat(64)}`,
@@ -37,6 +37,9 @@ describe('what a person decides about a run', () => {
       'steps.approve': () => waiting,
       'steps.reject': () => run({ id: RUN, status: 'canceled' }),
       'steps.skip': () => waiting,
+      'installs.get': () => install(),
+      'apps.get': () => app(),
+      'apps.version': () => appVersion(),
       'installs.update': () => ({ install: install({ inputs: { size: 3 } }), runs: [waiting] }),
       'deploys.rollback': () => waiting,
       'actions.run': () => waiting,
@@ -78,7 +81,7 @@ describe('what a person decides about a run', () => {
   })
 
   it('shows what a plan comes to beside its step', async () => {
-    expect((await tenon('runs', 'show', RUN)).stdout).toMatch(/plan:web .*\+1 ~1 -0, 1 findings of policies/)
+    expect((await tenon('runs', 'show', RUN)).stdout).toMatch(/plan:web .*\+1 ~1 -0, 1 finding of policies/)
   })
 
   it('changes inputs, switches and approval in one call', async () => {

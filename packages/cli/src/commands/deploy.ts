@@ -5,6 +5,7 @@ import { examples } from '../help-text.ts'
 import { paintStatus } from '../output/paint.ts'
 import { ago, shortDigest } from '../output/words.ts'
 import { AFTER, LIMIT, pageQuery, showPage } from './paging.ts'
+import { takeId } from './ids.ts'
 
 export function addDeploy(program: Command, cli: Cli): void {
   program
@@ -40,7 +41,7 @@ export function addDeploys(program: Command, cli: Cli): void {
   const deploys = program
     .command('deploys')
     .description('what was deployed on an install')
-    .addHelpText('after', examples('tenon deploys list acme', 'tenon deploys rollback acme dpl_01…'))
+    .addHelpText('after', examples('tenon deploys list acme', 'tenon deploys rollback acme dep_01…'))
   deploys
     .command('list')
     .description('list deploys, newest first')
@@ -74,9 +75,9 @@ export function addDeploys(program: Command, cli: Cli): void {
     .command('rollback')
     .description('deploy once more what an earlier deploy brought, and follow the run')
     .argument('<install>', 'the install’s name or id')
-    .argument('<deploy>', 'the earlier deploy’s id')
+    .argument('<deploy>', 'the earlier deploy’s id', takeId('deploy'))
     .option('--detach', 'do not follow the run')
-    .addHelpText('after', examples('tenon deploys rollback acme dpl_01…'))
+    .addHelpText('after', examples('tenon deploys rollback acme dep_01…'))
     .action(async (ref, id, options) => {
       const client = await cli.client()
       const run = await client.call('deploys.rollback', { params: { ref, id } })

@@ -1,7 +1,7 @@
 import { Option, type Command } from '@commander-js/extra-typings'
 import { chmod, mkdir, readdir, writeFile } from 'node:fs/promises'
-import { dirname, join, resolve } from 'node:path'
-import { INIT_TEMPLATES, type InitTemplate } from '../app-config/init-templates.ts'
+import { basename, dirname, join, resolve } from 'node:path'
+import { INIT_TEMPLATES, initFiles, type InitTemplate } from '../app-config/init-templates.ts'
 import type { Cli } from '../cli.ts'
 import { CliError, errorCode } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
@@ -21,7 +21,7 @@ export function addInit(program: Command, cli: Cli): void {
     .action(async (dir, options) => {
       const folder = resolve(cli.io.cwd, dir)
       await requireEmpty(folder)
-      const files = INIT_TEMPLATES[options.template]
+      const files = initFiles(options.template, basename(folder))
       for (const [file, text] of Object.entries(files)) {
         await mkdir(dirname(join(folder, file)), { recursive: true })
         await writeFile(join(folder, file), text)

@@ -71,14 +71,14 @@ export function addSecrets(installs: Command, cli: Cli): void {
 async function setSecret(cli: Cli, install: string, name: string, file: string | undefined): Promise<void> {
   const client = await cli.client()
   const offered = await client.call('installs.recipient', { params: { ref: install } })
-  const { url, known } = await recognise(cli, client)
+  const { known, ...server } = await recognise(cli, client)
   const knownKey = Object.hasOwn(known.agents, offered.agentId) ? known.agents[offered.agentId] : undefined
   checkRecipient(offered, knownKey)
   const ciphertext = await seal(await readValue(cli, name, file), offered.recipient)
   const stored = await client.call('secrets.put', { params: { ref: install, name }, body: { ciphertext } })
   if (knownKey === undefined) {
     known.agents[offered.agentId] = offered.agentPublicKey
-    await rememberServer(cli.io, url, known)
+    await rememberServer(server, known)
     cli.out.note(`agent ${offered.agentId} is new here; its key is ${keyFingerprint(offered.agentPublicKey)}`)
   }
   if (cli.globals.json) return cli.out.json(stored)

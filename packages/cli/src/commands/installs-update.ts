@@ -1,6 +1,6 @@
 import { InvalidArgumentError, Option, type Command } from '@commander-js/extra-typings'
 import { APPROVAL_OPTIONS, type Json } from '@tenon/core'
-import type { CallInput } from '@tenon/protocol'
+import { inputSecretName, type CallInput, type Client } from '@tenon/protocol'
 import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import type { Cli } from '../cli.ts'
@@ -8,6 +8,7 @@ import { CliError, usageError } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
 import { followRun } from '../follow/follow-run.ts'
 import { examples } from '../help-text.ts'
+import { newestVersionIfAny } from './app-version.ts'
 
 type Change = NonNullable<CallInput<'installs.update'>['body']>
 
@@ -34,8 +35,17 @@ export function addUpdate(installs: Command, cli: Cli): void {
     )
     .action(async (ref, options) => {
       const body = await changeOf(cli, options)
-      if (Object.keys(body).length === 0) throw usageError('there is nothing to change', 'see --help')
+      if (Object.keys(body).length === 0)
+        throw usageError(
+          'there is nothing to change',
+          'give --input, --unset, --enable, --disable, --overrides or --approval',
+        )
       const client = await cli.client()
+      const given = Object.keys(options.input)
+      if (given.length > 0) {
+        const { app } = await client.call('installs.get', { params: { ref } })
+        await refuseSensitive(client, app, ref, given)
+      }
       const { install, runs } = await client.call('installs.update', {
         params: { ref },
         body: { ...body, deploy: options.deploy },
@@ -48,6 +58,23 @@ export function addUpdate(installs: Command, cli: Cli): void {
         else await followRun(cli, client, run)
       }
     })
+}
+
+/** The value of a sensitive input must not reach the server, so it is refused before anything is sent. */
+export async function refuseSensitive(
+  client: Client,
+  app: string,
+  install: string,
+  given: readonly string[],
+): Promise<void> {
+  const version = given.length === 0 ? undefined : await newestVersionIfAny(client, app)
+  const sensitive = version?.app.inputs?.filter((input) => input.sensitive && given.includes(input.name))
+  const first = sensitive?.[0]?.name
+  if (first === undefined) return
+  throw usageError(
+    `input ${first} is sensitive: its value must not reach the server, and was not sent`,
+    `seal it to the install: tenon installs secrets set ${install} ${inputSecretName(first)}`,
+  )
 }
 
 interface Options {
@@ -78,7 +105,10 @@ async function readOverrides(cli: Cli, file: string): Promise<NonNullable<Change
   try {
     return JSON.parse(await readFile(path, 'utf8')) as NonNullable<Change['overrides']>
   } catch (cause) {
-    throw new CliError(EXIT.usage, `${path} cannot be read as JSON: ${(cause as Error).message}`, { cause })
+    throw new CliError(EXIT.usage, `${path} cannot be read as JSON: ${(cause as Error).message}`, {
+      next: 'write it as {"COMPONENT": {"helm_values": {…}}}',
+      cause,
+    })
   }
 }
 

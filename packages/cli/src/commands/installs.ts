@@ -3,13 +3,15 @@ import type { Json } from '@tenon/core'
 import type { CallOutput } from '@tenon/protocol'
 import { resolve } from 'node:path'
 import type { Cli } from '../cli.ts'
+import { usageError } from '../errors.ts'
 import { showStarted } from '../follow/show-started.ts'
 import { examples } from '../help-text.ts'
 import { paintStatus } from '../output/paint.ts'
+import { OUT, showSecret } from '../output/secret-file.ts'
 import { ago, shortDigest } from '../output/words.ts'
 import { confirm } from '../secrets/read-value.ts'
 import { addSecrets } from './installs-secrets.ts'
-import { addUpdate, takeInput } from './installs-update.ts'
+import { addUpdate, refuseSensitive, takeInput } from './installs-update.ts'
 import { AFTER, LIMIT, pageQuery, showPage, type PageOptions } from './paging.ts'
 
 type Install = CallOutput<'installs.get'>
@@ -20,7 +22,7 @@ export function addInstalls(program: Command, cli: Cli): void {
     .description('customers’ copies of apps')
     .addHelpText(
       'after',
-      examples('tenon installs list', 'tenon installs create acme --app my-app --sandbox local'),
+      examples('tenon installs list', 'tenon installs create acme --app my-app --host ./acme'),
     )
   installs
     .command('list')
@@ -46,13 +48,17 @@ export function addInstalls(program: Command, cli: Cli): void {
     .command('join-token')
     .description('a one-time token with which a new agent takes over an install, alone on stdout')
     .argument('<install>', 'its name or id')
-    .addHelpText('after', examples('tenon installs join-token acme > join.token'))
-    .action(async (ref) => {
+    .option(...OUT)
+    .addHelpText('after', examples('tenon installs join-token acme --out join.token'))
+    .action(async (ref, options) => {
       const client = await cli.client()
-      const made = await client.call('installs.joinToken', { params: { ref } })
-      if (cli.globals.json) return cli.out.json(made)
-      cli.out.line(made.joinToken)
-      cli.out.note(`it works once, until ${made.expiresAt}`)
+      const made = await showSecret(
+        cli,
+        options.out,
+        () => client.call('installs.joinToken', { params: { ref } }),
+        ({ joinToken }) => joinToken,
+      )
+      if (!cli.globals.json) cli.out.note(`it works once, until ${made.expiresAt}`)
     })
   addSecrets(installs as unknown as Command, cli)
 }
@@ -72,12 +78,18 @@ function addCreate(installs: Command, cli: Cli): void {
     .addHelpText(
       'after',
       examples(
-        'tenon installs create acme --app my-app --sandbox local --host ./acme',
+        'tenon installs create acme --app my-app --host ./acme',
         'tenon installs create acme --app my-app --input region=eu',
       ),
     )
     .action(async (name, options) => {
+      if (options.sandbox === 'local' && options.host === undefined)
+        throw usageError(
+          '--sandbox local needs --host',
+          'name the folder of its host; `npm start` runs one in .tenon/customer',
+        )
       const client = await cli.client()
+      await refuseSensitive(client, options.app, name, Object.keys(options.input))
       const config: Record<string, Json> =
         options.host === undefined ? {} : { host: { dir: resolve(cli.io.cwd, options.host) } }
       const type = options.host === undefined ? options.sandbox : 'local'
@@ -178,6 +190,7 @@ function show(cli: Cli, install: Install): void {
       'agent',
       agent && `${agent.id} (${agent.version}), ${agentWord(install)}, seen ${ago(agent.lastSeenAt, now)}`,
     ],
+    ['paused', agent?.pausedSince && pausedWords(agent.pausedSince, now)],
     ['approval', install.approval],
     ['inputs', jsonWords(install.inputs)],
     ['switches', jsonWords(install.toggles)],
@@ -197,6 +210,10 @@ function show(cli: Cli, install: Install): void {
     install.components,
     `nothing is deployed yet; next: tenon deploy ${install.name}`,
   )
+}
+
+function pausedWords(since: string, now: number): string {
+  return `by the customer, ${ago(since, now)}: new jobs are refused until it is resumed there`
 }
 
 function outputWords(outputs: Install['components'][number]['outputs']): string {

@@ -10,6 +10,7 @@ import { examples } from '../help-text.ts'
 import { paintStatus } from '../output/paint.ts'
 import { ago, between, bytes } from '../output/words.ts'
 import { AFTER, LIMIT, pageQuery, showPage, type PageOptions } from './paging.ts'
+import { takeId } from './ids.ts'
 
 export function addJobs(program: Command, cli: Cli): void {
   const jobs = program
@@ -28,7 +29,7 @@ export function addJobs(program: Command, cli: Cli): void {
   jobs
     .command('show')
     .description('one job')
-    .argument('<job>', 'its id')
+    .argument('<job>', 'its id', takeId('job'))
     .addHelpText('after', examples('tenon jobs show job_01…'))
     .action(async (id) => {
       const client = await cli.client()
@@ -37,7 +38,7 @@ export function addJobs(program: Command, cli: Cli): void {
   jobs
     .command('why')
     .description('what a job waits for, and since when')
-    .argument('<job>', 'its id')
+    .argument('<job>', 'its id', takeId('job'))
     .addHelpText('after', examples('tenon jobs why job_01…'))
     .action(async (id) => {
       const client = await cli.client()
@@ -47,7 +48,7 @@ export function addJobs(program: Command, cli: Cli): void {
   jobs
     .command('manifest')
     .description('the signed manifest of a job, after checking its digest and signature')
-    .argument('<job>', 'its id')
+    .argument('<job>', 'its id', takeId('job'))
     .addHelpText('after', examples('tenon jobs manifest job_01… | jq .operations'))
     .action((id) => manifest(cli, id))
 }
@@ -56,7 +57,7 @@ function addJobChanges(jobs: Command, cli: Cli): void {
   jobs
     .command('cancel')
     .description('cancel a job')
-    .argument('<job>', 'its id')
+    .argument('<job>', 'its id', takeId('job'))
     .addHelpText('after', examples('tenon jobs cancel job_01…'))
     .action(async (id) => {
       const client = await cli.client()
@@ -67,7 +68,7 @@ function addJobChanges(jobs: Command, cli: Cli): void {
   jobs
     .command('settle')
     .description('declare how a lost job ended, after looking for yourself')
-    .argument('<job>', 'its id')
+    .argument('<job>', 'its id', takeId('job'))
     .addOption(
       new Option('--outcome <outcome>', 'how it ended')
         .choices(['succeeded', 'failed', 'canceled'])

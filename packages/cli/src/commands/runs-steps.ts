@@ -8,6 +8,7 @@ import { examples } from '../help-text.ts'
 import { renderPlan } from '../output/render-plan.ts'
 import { confirm } from '../secrets/read-value.ts'
 import { planOfStep } from '../follow/plan-of-step.ts'
+import { takeId } from './ids.ts'
 
 /** What a person decides about one step of a run. */
 export function addStepCommands(runs: Command, cli: Cli): void {
@@ -17,7 +18,7 @@ export function addStepCommands(runs: Command, cli: Cli): void {
   runs
     .command('plan')
     .description('what a deploy would change')
-    .argument('<run>', 'the run’s id')
+    .argument('<run>', 'the run’s id', takeId('run'))
     .argument('<component>', 'of which component')
     .addHelpText('after', examples('tenon runs plan run_01… web'))
     .action(async (id, component) => {
@@ -29,7 +30,7 @@ export function addStepCommands(runs: Command, cli: Cli): void {
   runs
     .command('approve')
     .description('approve the plan of a component: exactly this plan is applied')
-    .argument('<run>', 'the run’s id')
+    .argument('<run>', 'the run’s id', takeId('run'))
     .argument('<component>', 'of which component')
     .option('--yes', 'do not ask')
     .option('--detach', 'do not follow the run')
@@ -48,7 +49,7 @@ export function addStepCommands(runs: Command, cli: Cli): void {
   runs
     .command('reject')
     .description('reject the plan of a component: it is left as it is')
-    .argument('<run>', 'the run’s id')
+    .argument('<run>', 'the run’s id', takeId('run'))
     .argument('<component>', 'of which component')
     .requiredOption('--reason <text>', 'why, for the audit')
     .addHelpText('after', examples('tenon runs reject run_01… web --reason "not during the sale"'))
@@ -71,7 +72,7 @@ function stepCommand(
   runs
     .command(name)
     .description(description)
-    .argument('<run>', 'the run’s id')
+    .argument('<run>', 'the run’s id', takeId('run'))
     .argument('<step>', 'the step’s id or key, such as deploy:web')
     .option('--detach', 'do not follow it')
     .addHelpText('after', examples(`tenon runs ${name} run_01… deploy:web`))

@@ -9,6 +9,7 @@ import { paintStatus } from '../output/paint.ts'
 import { ago, between } from '../output/words.ts'
 import { addStepCommands } from './runs-steps.ts'
 import { AFTER, LIMIT, pageQuery, showPage, type PageOptions } from './paging.ts'
+import { takeId } from './ids.ts'
 
 export function addRuns(program: Command, cli: Cli): void {
   const runs = program
@@ -26,13 +27,13 @@ export function addRuns(program: Command, cli: Cli): void {
   runs
     .command('show')
     .description('one run with its steps, and what it waits for')
-    .argument('<run>', 'its id')
+    .argument('<run>', 'its id', takeId('run'))
     .addHelpText('after', examples('tenon runs show run_01…'))
     .action((id) => show(cli, id))
   runs
     .command('watch')
     .description('follow a run until it ends; with --json one line for each change')
-    .argument('<run>', 'its id')
+    .argument('<run>', 'its id', takeId('run'))
     .addHelpText(
       'after',
       examples('tenon runs watch run_01…', 'tenon runs watch run_01… --json | jq .status'),
@@ -41,7 +42,7 @@ export function addRuns(program: Command, cli: Cli): void {
   runs
     .command('cancel')
     .description('cancel a run: nothing new starts, what runs is stopped')
-    .argument('<run>', 'its id')
+    .argument('<run>', 'its id', takeId('run'))
     .addHelpText('after', examples('tenon runs cancel run_01…'))
     .action(async (id) => {
       const client = await cli.client()

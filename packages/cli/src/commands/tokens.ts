@@ -5,6 +5,8 @@ import { examples } from '../help-text.ts'
 import { paintStatus } from '../output/paint.ts'
 import { ago, until } from '../output/words.ts'
 import { AFTER, LIMIT, pageQuery, showPage, wholeNumber, type PageOptions } from './paging.ts'
+import { OUT, showSecret } from '../output/secret-file.ts'
+import { takeId } from './ids.ts'
 
 const DAY = 86_400
 
@@ -27,21 +29,25 @@ export function addTokens(program: Command, cli: Cli): void {
     .addOption(new Option('--role <role>', 'what it may do').choices(USER_ROLES).makeOptionMandatory())
     .option('--days <n>', 'how long it lasts', wholeNumber(1, 366), 90)
     .option('--never-expires', 'let it last until it is revoked')
+    .option(...OUT)
     .addHelpText(
       'after',
       examples(
-        'tenon tokens create ci --role operator > ci.token',
+        'tenon tokens create ci --role operator --out ci.token',
         'tenon tokens create anna --role owner --days 365',
       ),
     )
     .action(async (name, options) => {
       const client = await cli.client()
       const expiresInSeconds = options.neverExpires ? null : options.days * DAY
-      const made = await client.call('tokens.create', {
-        body: { name, role: options.role, expiresInSeconds },
-      })
-      if (cli.globals.json) return cli.out.json(made)
-      cli.out.line(made.secret)
+      const body = { name, role: options.role, expiresInSeconds }
+      const made = await showSecret(
+        cli,
+        options.out,
+        () => client.call('tokens.create', { body }),
+        ({ secret }) => secret,
+      )
+      if (cli.globals.json) return
       cli.out.note(
         `token ${made.token.id} (${made.token.role}), expires ${made.token.expiresAt ?? 'never'}; keep it now, it is not shown again`,
       )
@@ -49,7 +55,7 @@ export function addTokens(program: Command, cli: Cli): void {
   tokens
     .command('revoke')
     .description('end one at once')
-    .argument('<token>', 'its id')
+    .argument('<token>', 'its id', takeId('token'))
     .addHelpText('after', examples('tenon tokens revoke tok_01…'))
     .action(async (id) => {
       const client = await cli.client()

@@ -129,6 +129,13 @@ describe('a folder with .tenon/cli.json', () => {
     expect((await home.run(list, { cwd })).code).toBe(0)
   })
 
+  it('is found elsewhere where TENON_DIR says', async () => {
+    const inside = await folderWith({ url: api.url, tokenFile: 'token' })
+    const env = { TENON_DIR: join(inside, '../../.tenon') }
+    expect((await home.run(list, { env })).code).toBe(0)
+    expect((await home.run(list, { cwd: inside, env: { TENON_DIR: home.home } })).code).toBe(3)
+  })
+
   it('cannot name a server elsewhere, nor a file outside of its own folder', async () => {
     const elsewhere = await folderWith({ url: 'https://evil.example.com', tokenFile: 'token' })
     expect((await home.run(list, { cwd: elsewhere })).code).toBe(2)

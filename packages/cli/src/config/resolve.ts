@@ -5,6 +5,7 @@ import { CliError, errorCode, usageError } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
 import type { Io } from '../io.ts'
 import { checkToken, checkUrl, isLoopback, readConfig } from './contexts.ts'
+import { stateFile } from './paths.ts'
 import { readJson } from './private-file.ts'
 
 export interface Connection {
@@ -12,6 +13,8 @@ export interface Connection {
   token: string
   /** In words, for `doctor` and `contexts`. */
   from: string
+  /** Where this machine keeps what it knows of that server. */
+  knownFile: string
 }
 
 type Where = Pick<Io, 'env' | 'host' | 'cwd'>
@@ -31,7 +34,7 @@ export async function resolveConnection(io: Where, named: string | undefined): P
 async function namedContext(io: Where, name: string): Promise<Connection> {
   const { contexts } = await readConfig(io)
   const found = Object.hasOwn(contexts, name) ? contexts[name] : undefined
-  if (found) return { ...found, from: `context ${name}` }
+  if (found) return { ...found, from: `context ${name}`, knownFile: stateFile(io) }
   const known = Object.keys(contexts)
   throw new CliError(EXIT.notFound, `there is no context named ${JSON.stringify(name)}`, {
     next: known.length > 0 ? `known ones: ${known.join(', ')}` : `tenon login --url URL --name ${name}`,
@@ -41,7 +44,7 @@ async function namedContext(io: Where, name: string): Promise<Connection> {
 async function currentContext(io: Where): Promise<Connection | undefined> {
   const { current, contexts } = await readConfig(io)
   if (current === null || !Object.hasOwn(contexts, current)) return undefined
-  return { ...contexts[current]!, from: `context ${current}` }
+  return { ...contexts[current]!, from: `context ${current}`, knownFile: stateFile(io) }
 }
 
 /** TENON_TOKEN alone replaces the token; TENON_URL alone takes a stored token only when it was stored for that address. */
@@ -49,15 +52,18 @@ async function fromEnvironment(io: Where): Promise<Connection | undefined> {
   const url = io.env['TENON_URL'] ? checkUrl(io.env['TENON_URL']) : undefined
   const token = await tokenOfEnvironment(io)
   if (url === undefined && token === undefined) return undefined
-  if (url !== undefined && token !== undefined) return { url, token, from: 'the environment' }
+  if (url !== undefined && token !== undefined)
+    return { url, token, from: 'the environment', knownFile: stateFile(io) }
   if (url === undefined) {
     const base = (await currentContext(io)) ?? (await fromFolder(io))
     if (!base) throw usageError('TENON_TOKEN is set but no server is known', 'set TENON_URL as well')
-    return { url: base.url, token: token!, from: `${base.from}, with the token of the environment` }
+    return { ...base, token: token!, from: `${base.from}, with the token of the environment` }
   }
   const stored = Object.entries((await readConfig(io)).contexts).find(([, context]) => context.url === url)
-  if (stored)
-    return { url, token: stored[1].token, from: `TENON_URL, with the token of context ${stored[0]}` }
+  if (stored) {
+    const from = `TENON_URL, with the token of context ${stored[0]}`
+    return { url, token: stored[1].token, from, knownFile: stateFile(io) }
+  }
   throw new CliError(EXIT.denied, `TENON_URL is set but there is no token for ${url}`, {
     next: `set TENON_TOKEN_FILE, or sign in: tenon login --url ${url}`,
   })
@@ -84,16 +90,37 @@ export async function readTokenFile(path: string): Promise<string> {
 const folderFile = z.object({ url: z.string(), tokenFile: z.string() })
 
 /**
- * `.tenon/cli.json`, written by `npm start`, upwards from here. Anybody's clone may hold such a file, so it can
+ * `.tenon/cli.json`, written by `npm start`, upwards from here or where TENON_DIR says. Anybody's clone may hold such a file, so it can
  * only name a server on this machine and a token inside its own folder.
  */
 async function fromFolder(io: Where): Promise<Connection | undefined> {
+  const path = await findFolderFile(io)
+  const found = path === undefined ? undefined : await readJson(path, folderFile)
+  return path !== undefined && found ? checkFolderFile(path, found) : undefined
+}
+
+async function findFolderFile(io: Where): Promise<string | undefined> {
+  const named = io.env['TENON_DIR']
+  if (named) {
+    const path = resolve(io.cwd, named, 'cli.json')
+    return (await isFile(path)) ? path : undefined
+  }
   for (let folder = resolve(io.cwd); ; folder = dirname(folder)) {
     const path = join(folder, '.tenon', 'cli.json')
-    const found = (await isFile(path)) ? await readJson(path, folderFile) : undefined
-    if (found) return checkFolderFile(path, found)
+    if (await isFile(path)) return path
     if (dirname(folder) === folder) return undefined
   }
+}
+
+/** Where knowledge of servers lies, seen from here: the user's own, and that of the folder's server. */
+export async function knownFiles(io: Where): Promise<string[]> {
+  const path = await findFolderFile(io)
+  return path === undefined ? [stateFile(io)] : [stateFile(io), besides(path)]
+}
+
+/** What is known of a folder's server goes when the folder goes: the next server there is another one. */
+function besides(folderFile: string): string {
+  return join(dirname(folderFile), 'known-servers.json')
 }
 
 async function checkFolderFile(path: string, found: z.infer<typeof folderFile>): Promise<Connection> {
@@ -110,7 +137,7 @@ async function checkFolderFile(path: string, found: z.infer<typeof folderFile>):
   if (!tokenFile.startsWith(own + sep)) {
     throw new CliError(EXIT.usage, `${path} names a token file outside of ${own}`, { next })
   }
-  return { url, token: await readTokenFile(tokenFile), from: path }
+  return { url, token: await readTokenFile(tokenFile), from: path, knownFile: besides(path) }
 }
 
 async function isFile(path: string): Promise<boolean> {

@@ -61,7 +61,8 @@ function stepWords(step: Step): string {
 }
 
 function planWords({ hasChanges, counts, findings }: NonNullable<Step['plan']>): string {
-  const warned = findings.length === 0 ? '' : `, ${findings.length} findings of policies`
+  const count = findings.length === 1 ? '1 finding' : `${findings.length} findings`
+  const warned = findings.length === 0 ? '' : `, ${count} of policies`
   if (!hasChanges) return `nothing changes${warned}`
   return `+${counts.create} ~${counts.update} -${counts.delete}${warned}`
 }

@@ -105,7 +105,7 @@ export function install(changes: Partial<CallOutput<'installs.get'>> = {}): Call
     inputs: {},
     toggles: {},
     overrides: {},
-    agent: { id: testId('agent'), connected: true, lastSeenAt: AT, version: '0.1.0' },
+    agent: { id: testId('agent'), connected: true, lastSeenAt: AT, version: '0.1.0', pausedSince: null },
     components: [
       {
         name: 'web',
@@ -175,5 +175,22 @@ export function serverInfo(changes: Partial<CallOutput<'server.info'>> = {}): Ca
     keys: [],
     you: { tokenId: testId('token'), name: 'anna', role: 'owner' },
     ...changes,
+  }
+}
+
+/** A version of the app with one input, `a`. */
+export function appVersion({ sensitive = false } = {}): CallOutput<'apps.version'> {
+  const input = { name: 'a', displayName: 'A', description: '', group: 'g', type: 'string' } as const
+  return {
+    number: 1,
+    digest: DIGEST,
+    createdAt: AT,
+    app: {
+      name: 'hello',
+      displayName: 'Hello',
+      description: '',
+      components: [{ name: 'web', type: 'script', dependencies: [], config: {} }],
+      inputs: [{ ...input, required: false, sensitive, internal: false, userConfigurable: true }],
+    },
   }
 }

@@ -1,6 +1,6 @@
-import { request } from 'undici'
 import type { Dispatcher } from 'undici'
 import type { EcrTokenSource } from '../client/credentials.ts'
+import { sendHttp } from '../client/http.ts'
 import { OciError } from '../errors.ts'
 import { signAwsRequest } from './sign-request.ts'
 import type { AwsKeys, AwsRequest } from './sign-request.ts'
@@ -65,13 +65,12 @@ const send = async (
 ): Promise<string> => {
   const scope = { region: options.region, service }
   const headers = signAwsRequest(wire, keys, scope, new Date(options.now()))
-  const answer = await request(wire.url, {
+  const answer = await sendHttp(wire.url, {
     method: 'POST',
     headers,
     body: wire.body,
-    headersTimeout: SILENCE_MS,
-    bodyTimeout: SILENCE_MS,
-    ...(options.dispatcher === undefined ? {} : { dispatcher: options.dispatcher }),
+    silenceMs: SILENCE_MS,
+    dispatcher: options.dispatcher,
   }).catch((cause: unknown) => {
     throw new OciError('UNAVAILABLE', `${wire.url.host} cannot be reached`, { cause })
   })

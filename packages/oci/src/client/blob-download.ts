@@ -38,8 +38,17 @@ export const downloadBlob = async (
   const { onChunk } = options
   const chunks = readResuming(transport, { path, digest, start, size: opened, signal, onChunk }, first)
   const stream = Readable.from(chunks, { objectMode: false, highWaterMark: 256 * 1024 })
-  stream.once('close', () => left.abort())
+  leaveAtOnce(stream, left)
   return { size: opened, stream }
+}
+
+/** Before the generator is asked to end: that waits for its next chunk, which may never come. */
+const leaveAtOnce = (stream: Readable, left: AbortController): void => {
+  const destroy = stream._destroy.bind(stream)
+  stream._destroy = (error, done) => {
+    left.abort()
+    destroy(error, done)
+  }
 }
 
 interface Download {
@@ -65,7 +74,12 @@ async function* readResuming(
     try {
       answer ??= await transport.once({ method: 'GET', path, signal, ...rangeFrom(at) })
       if (answer !== first) await checkOpened(answer, at, size)
-      for await (const bytes of bodyFrom(answer, at)) {
+      // A registry without ranges answers with the whole blob; what is known already is passed over.
+      let skip = answer.status === 200 ? at : 0
+      for await (const chunk of answer.body) {
+        const bytes = (chunk as Buffer).subarray(skip)
+        skip = Math.max(0, skip - (chunk as Buffer).byteLength)
+        if (bytes.byteLength === 0) continue
         at += bytes.byteLength
         if (at > size) throw tooLong(size)
         check?.update(bytes)
@@ -90,17 +104,6 @@ async function* readResuming(
 
 const rangeFrom = (start: number) =>
   start === 0 ? { expect: [200] } : { headers: { range: `bytes=${start}-` }, expect: [200, 206] }
-
-/** A registry without ranges answers with the whole blob; what is known already is passed over. */
-async function* bodyFrom(answer: WireAnswer, start: number): AsyncGenerator<Buffer> {
-  let skip = answer.status === 200 ? start : 0
-  for await (const chunk of answer.body) {
-    const bytes = chunk as Buffer
-    const fresh = bytes.subarray(Math.min(skip, bytes.byteLength))
-    skip -= bytes.byteLength - fresh.byteLength
-    if (fresh.byteLength > 0) yield fresh
-  }
-}
 
 /** Answers the size of the whole blob, taken from the answer and held against what is expected. */
 const checkOpened = async (

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -85,6 +86,20 @@ describe('a client of a registry that misbehaves', () => {
     }
     await expect(get(other)).rejects.toMatchObject({ code: 'RESPONSE_INVALID' })
   })
+
+  it('leaves a blob that has come to a halt as soon as its reader does', async () => {
+    let leave = (): void => {}
+    const left = new Promise<void>((resolve) => (leave = resolve))
+    const client = await clientOf((_req, res) => {
+      res.on('close', leave)
+      res.writeHead(200, { 'content-length': blob.byteLength }).write(blob.subarray(0, 3))
+    })
+    const { stream } = await client.getBlob('a/b', digest, {})
+    await once(stream, 'readable')
+    expect(stream.read()).toEqual(blob.subarray(0, 3))
+    stream.destroy()
+    await left
+  }, 20_000)
 
   it('gives up on a blob that is cut short every time', async () => {
     const cut: Listener = (_req, res) => {

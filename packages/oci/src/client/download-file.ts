@@ -1,13 +1,15 @@
 import { createWriteStream } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { Transform } from 'node:stream'
+import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { request } from 'undici'
 import type { Dispatcher } from 'undici'
 import { OciError } from '../errors.ts'
 import type { Digest } from '../reference.ts'
 import { createContentCheck } from '../digest.ts'
 import { basicHeader } from './credentials.ts'
+import { sendHttp } from './http.ts'
+import type { HttpAnswer } from './http.ts'
 import { aborted, defaultRetry, parseRetryAfter, TransientFailure, withRetries } from './retry.ts'
 
 export interface DownloadOptions {
@@ -20,7 +22,6 @@ export interface DownloadOptions {
 }
 
 const MAX_HOPS = 5
-const SILENCE_MS = 60_000
 
 /** A plain file from a web server, such as an archive of a chart repository. A failure leaves nothing behind. */
 export const downloadFile = async (url: URL, file: string, options: DownloadOptions): Promise<void> =>
@@ -48,12 +49,12 @@ export const downloadFile = async (url: URL, file: string, options: DownloadOpti
   })
 
 /** Follows redirects by itself: credentials stay with the server they are for, and encryption is never given up. */
-const follow = async (url: URL, options: DownloadOptions): Promise<Dispatcher.ResponseData['body']> => {
+const follow = async (url: URL, options: DownloadOptions): Promise<Readable> => {
   let at = url
   for (let hops = 0; hops <= MAX_HOPS; hops++) {
     const { statusCode, headers, body } = await get(at, at.host === url.host, options)
     if (statusCode === 200) return body
-    await body.dump({ limit: 65_536 })
+    body.destroy()
     const location = headers['location']
     if (
       statusCode >= 300 &&
@@ -73,15 +74,14 @@ const follow = async (url: URL, options: DownloadOptions): Promise<Dispatcher.Re
   throw new OciError('REDIRECT_REFUSED', `${url.host} redirects more than ${MAX_HOPS} times`)
 }
 
-const get = async (url: URL, isOwn: boolean, options: DownloadOptions): Promise<Dispatcher.ResponseData> => {
+const get = async (url: URL, isOwn: boolean, options: DownloadOptions): Promise<HttpAnswer> => {
   const { credential, signal, dispatcher } = options
   try {
-    return await request(url, {
+    return await sendHttp(url, {
+      method: 'GET',
       headers: credential === undefined || !isOwn ? {} : { authorization: basicHeader(credential) },
-      headersTimeout: SILENCE_MS,
-      bodyTimeout: SILENCE_MS,
-      ...(signal === undefined ? {} : { signal }),
-      ...(dispatcher === undefined ? {} : { dispatcher }),
+      signal,
+      dispatcher,
     })
   } catch (cause) {
     if (signal?.aborted) throw aborted(signal)

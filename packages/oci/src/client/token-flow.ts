@@ -1,10 +1,10 @@
-import { request } from 'undici'
 import type { Dispatcher } from 'undici'
 import { OciError } from '../errors.ts'
 import { parseChallenges } from './challenge.ts'
 import type { Challenge } from './challenge.ts'
 import { basicHeader } from './credentials.ts'
 import type { Credential } from './credentials.ts'
+import { sendHttp } from './http.ts'
 import { parseRetryAfter, TransientFailure } from './retry.ts'
 
 /** What a request needs access to; `also` is a second repository to read, as mounting does. */
@@ -146,24 +146,24 @@ const send = async (
   credential: { username: string; password: string } | undefined,
   signal: AbortSignal | undefined,
 ): Promise<object> => {
-  const answer = await request(url, {
+  const answer = await sendHttp(url, {
+    method: 'GET',
     headers: credential === undefined ? {} : { authorization: basicHeader(credential) },
-    headersTimeout: SILENCE_MS,
-    bodyTimeout: SILENCE_MS,
-    ...(signal === undefined ? {} : { signal }),
-    ...(options.dispatcher === undefined ? {} : { dispatcher: options.dispatcher }),
+    signal,
+    silenceMs: SILENCE_MS,
+    dispatcher: options.dispatcher,
   }).catch((cause: unknown) => {
     throw new TransientFailure(`${url.host}, which gives tokens, cannot be reached`, { cause })
   })
   const { statusCode: status, headers } = answer
   if (status === 429 || status >= 500) {
-    await answer.body.dump({ limit: MAX_ANSWER_BYTES })
+    answer.body.destroy()
     const wish = headers['retry-after']
     const retryAfterMs = parseRetryAfter(Array.isArray(wish) ? wish[0] : wish, options.now())
     throw new TransientFailure(`${url.host} answered ${status} instead of a token`, { retryAfterMs })
   }
   if (status !== 200) {
-    await answer.body.dump({ limit: MAX_ANSWER_BYTES })
+    answer.body.destroy()
     throw new OciError(
       'UNAUTHORIZED',
       `${url.host} answered ${status} instead of a token; check the credentials`,

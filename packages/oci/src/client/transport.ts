@@ -1,8 +1,8 @@
 import type { Readable } from 'node:stream'
-import { request } from 'undici'
 import type { Dispatcher } from 'undici'
 import { isOciError, OciError } from '../errors.ts'
 import type { Credentials } from './credentials.ts'
+import { sendHttp } from './http.ts'
 import { aborted, defaultRetry, parseRetryAfter, TransientFailure, withRetries } from './retry.ts'
 import type { RetryPolicy } from './retry.ts'
 import { createTokenFlow, scopeOf } from './token-flow.ts'
@@ -34,7 +34,7 @@ export interface WireRequest {
 export interface WireAnswer {
   status: number
   header(name: string): string | undefined
-  body: Dispatcher.ResponseData['body']
+  body: Readable
 }
 
 /** One registry, spoken to at one origin only: credentials and content never go anywhere else. */
@@ -81,14 +81,12 @@ export const createTransport = (options: RegistryClientOptions): Transport => {
   const attempt = async (wire: WireRequest, authorization: string | undefined): Promise<WireAnswer> => {
     const signal = anySignal(options.signal, wire.signal)
     try {
-      const answer = await request(new URL(wire.path, base), {
+      const answer = await sendHttp(new URL(wire.path, base), {
         method: wire.method,
         headers: { ...wire.headers, ...(authorization === undefined ? {} : { authorization }) },
-        headersTimeout: SILENCE_MS,
-        bodyTimeout: SILENCE_MS,
-        ...(wire.body === undefined ? {} : { body: wire.body }),
-        ...(signal === undefined ? {} : { signal }),
-        ...(options.dispatcher === undefined ? {} : { dispatcher: options.dispatcher }),
+        body: wire.body,
+        signal,
+        dispatcher: options.dispatcher,
       })
       return { status: answer.statusCode, header: headerReader(answer.headers), body: answer.body }
     } catch (cause) {
@@ -130,7 +128,6 @@ export const createTransport = (options: RegistryClientOptions): Transport => {
   return { retry, signal: options.signal, once, send, follow }
 }
 
-const SILENCE_MS = 60_000
 const MAX_HOPS = 3
 const MAX_ERROR_BYTES = 64 * 1024
 
@@ -151,8 +148,18 @@ export const readBounded = async (answer: WireAnswer, limit: number): Promise<Bu
   return Buffer.concat(chunks)
 }
 
-export const discard = async (answer: WireAnswer): Promise<void> => {
-  await answer.body.dump({ limit: MAX_ERROR_BYTES })
+/** Reads a short rest, so that its connection serves again; a longer one is cut off. */
+export const discard = async ({ body }: { body: Readable }): Promise<void> => {
+  let size = 0
+  // What went wrong with an answer that nobody wants to read does not matter.
+  try {
+    for await (const chunk of body) {
+      size += (chunk as Buffer).byteLength
+      if (size > MAX_ERROR_BYTES) return
+    }
+  } catch {
+    body.destroy()
+  }
 }
 
 export const anySignal = (...signals: (AbortSignal | undefined)[]): AbortSignal | undefined => {

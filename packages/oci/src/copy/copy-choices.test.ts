@@ -13,7 +13,7 @@ import {
 } from '../index.ts'
 import type { CopyEnd, Descriptor, Digest, RegistryEvent } from '../index.ts'
 import { startCuttingProxy } from '../testing/cutting-proxy.ts'
-import { allFiles, createRegistryWorld } from '../testing/registry-world.ts'
+import { allFiles, createRegistryWorld, waitFor } from '../testing/registry-world.ts'
 import type { RegistryWorld } from '../testing/registry-world.ts'
 
 const MiB = 1024 * 1024
@@ -166,8 +166,8 @@ describe('a copy', () => {
       const files = await allFiles(join(install.dir, 'uploads'))
       return (await Promise.all(files.map(sizeOf))).reduce((sum, size) => sum + size, 0)
     }
-    const before = await held()
-    expect(before).toBeGreaterThan(0)
+    let before = 0
+    await waitFor('the registry to have written a part', async () => (before = await held()) > 0)
     const proxy = await startCuttingProxy(vendor.url, {})
     const sessions = createUploadSessions(dir)
     await copyArtifact({ from: end(proxy), to: end(install), digest, sessions })

@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto'
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Agent } from 'undici'
 import type {
   RegistryClient,
   RegistryClientOptions,
@@ -30,7 +29,6 @@ export interface RegistryWorld {
 export const createRegistryWorld = async (): Promise<RegistryWorld> => {
   const dir = await mkdtemp(join(tmpdir(), 'tenon-oci-'))
   const issuer = createTokenIssuer(randomBytes(32))
-  const dispatcher = new Agent()
   const servers: RegistryServer[] = []
   return {
     dir,
@@ -53,12 +51,10 @@ export const createRegistryWorld = async (): Promise<RegistryWorld> => {
       createRegistryClient({
         url: server.url,
         credentials: async () => (bearer === undefined ? undefined : { bearer }),
-        dispatcher,
         retry: { baseDelayMs: 10, maxDelayMs: 200 },
         ...options,
       }),
     close: async () => {
-      await dispatcher.destroy()
       await Promise.all(servers.map((server) => server.close()))
       await rm(dir, { recursive: true, force: true })
     },
@@ -70,8 +66,10 @@ export const allFiles = async (dir: string): Promise<string[]> =>
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name))
 
+const WAIT_MS = 60_000
+
 export const waitFor = async (what: string, condition: () => Promise<boolean>): Promise<void> => {
-  const deadline = Date.now() + 10_000
+  const deadline = Date.now() + WAIT_MS
   while (!(await condition())) {
     if (Date.now() > deadline) throw new Error(`waited in vain for ${what}`)
     await new Promise((resolve) => setTimeout(resolve, 10))

@@ -88,9 +88,9 @@ describe('actions, and what cannot be deployed', () => {
   it.each([
     ['has nothing to do', { name: 'empty' }, 'config_invalid'],
     [
-      'comes from a repository',
-      { name: 'repo', command: './x', source: { kind: 'git', repo: 'r' } },
-      'not_deployable',
+      'comes from a repository, without a build',
+      { name: 'repo', command: './x', source: { kind: 'git', repo: 'r', ref: 'main', directory: '.' } },
+      'artifact_missing',
     ],
     ['leaves no JSON', { name: 'bad', command: 'echo "{" > "$TENON_OUTPUTS"' }, 'outputs_invalid'],
   ])('refuses a step that %s', async (_what, step, code) => {

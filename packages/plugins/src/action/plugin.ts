@@ -1,7 +1,8 @@
-import { mkdir, writeFile } from 'node:fs/promises'
+import { cp, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { json, jobOutputs, pluginDescription } from '@tenon/protocol'
+import { MEDIA_TYPES, json, jobOutputs, pluginDescription } from '@tenon/protocol'
 import { z } from 'zod'
+import { gitSource } from '../build/config.ts'
 import { componentOperation, type Work } from '../deploy/operation.ts'
 import { complaintOf, runTool } from '../deploy/run-tool.ts'
 import { clusterEnv } from '../kubernetes/cluster.ts'
@@ -9,7 +10,9 @@ import { PluginError } from '../sdk/errors.ts'
 import type { JobOutputs } from '../sdk/job-api.ts'
 import type { OperationResult, Plugin } from '../sdk/plugin.ts'
 import { readUntrustedJson } from '../sdk/shell-results.ts'
+import { build } from './build.ts'
 import description from './plugin.json' with { type: 'json' }
+import { sourceFolder } from './source-folder.ts'
 
 const environment = z.record(
   z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be a variable name'),
@@ -20,7 +23,9 @@ const step = z.looseObject({
   command: z.string().exactOptional(),
   inlineContents: z.string().exactOptional(),
   env: environment.default({}),
-  source: z.looseObject({ kind: z.string() }).exactOptional(),
+  source: z
+    .discriminatedUnion('kind', [gitSource, z.looseObject({ kind: z.literal('folder') })])
+    .exactOptional(),
 })
 const actionConfig = z.looseObject({
   steps: z.array(step).min(1).max(200),
@@ -37,6 +42,7 @@ const MAX_OUTPUTS = 500
 const actionPlugin: Plugin = {
   description: pluginDescription.parse(description),
   operations: {
+    build,
     action: componentOperation(actionConfig, async (work): Promise<OperationResult> => {
       const outputsFile = join(work.workDir, 'outputs.json')
       const { steps } = work.component
@@ -64,18 +70,28 @@ async function runStep(
   index: number,
   outputsFile: string,
 ): Promise<string | undefined> {
-  if (each.source !== undefined && each.source.kind === 'git') {
-    const message = `The step ${each.name} takes its command from a repository.`
-    const remedy = 'That is carried in configurations and not run yet: write it as inline_contents.'
-    throw new PluginError('not_deployable', message, remedy)
-  }
   const cwd = join(work.workDir, 'steps', String(index + 1))
   await mkdir(cwd, { recursive: true, mode: 0o700 })
+  await fillFolder(work, each, cwd)
   const env = { ...environmentOf(work, outputsFile), ...work.component.env, ...each.env }
   const timeoutMs = work.manifest.limits.timeoutSeconds * 1000
   const [program, ...args] = await commandOf(work, each, index)
   const end = await runTool(work, { program, args, cwd, env, timeoutMs, isLogged: true })
   return end.code === 0 ? undefined : `it ended with code ${end.code}: ${complaintOf(end)}`
+}
+
+/** A copy of its own for each step: what one leaves in its folder is not there for the next. */
+async function fillFolder(work: Work<ActionConfig>, { name, source }: Step, cwd: string): Promise<void> {
+  if (source?.kind !== 'git') return
+  const artifact = await work.artifact('artifact', { artifactType: MEDIA_TYPES.action })
+  try {
+    await cp(join(artifact, sourceFolder(source)), cwd, { recursive: true })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    const message = `The build of the action has not what the step ${name} runs in: ${source.directory} of ${source.repo} at ${source.ref}.`
+    const remedy = 'The app has changed since it was built: `tenon builds create`, then run it again.'
+    throw new PluginError('artifact_invalid', message, remedy)
+  }
 }
 
 async function commandOf(

@@ -1,7 +1,7 @@
 import { repository } from '@tenon/protocol'
 import { z } from 'zod'
 
-const gitSource = z.object({
+export const gitSource = z.object({
   kind: z.literal('git'),
   repo: z.string().min(1).max(1000),
   ref: z.string().max(255),

@@ -5,7 +5,7 @@ import { MEDIA_TYPES } from '@tenon/protocol'
 import { PluginError } from '../sdk/errors.ts'
 import type { OperationContext } from '../sdk/plugin.ts'
 import { cloneRepository } from './clone.ts'
-import type { BuildSource } from './config.ts'
+import type { BuildSource, GitSource } from './config.ts'
 import { settleLinks } from './settle-links.ts'
 
 export interface OpenedSource {
@@ -34,11 +34,21 @@ export async function openSource(
   }
   const root = join(context.workDir, 'repository')
   await mkdir(root)
-  const { url, commit } = await cloneRepository(context, source, root)
-  await rm(join(root, '.git'), { recursive: true, force: true })
+  const { url, commit } = await fetchRepository(context, source, root)
   const folder = await folderInside(root, source.directory)
   await settleLinks(folder, root)
   return { folder, root, record: { repo: url, ref: source.ref, commit } }
+}
+
+/** The files of a repository at its ref, in an empty folder. */
+export async function fetchRepository(
+  context: OperationContext,
+  source: GitSource,
+  root: string,
+): Promise<{ url: string; commit: string }> {
+  const found = await cloneRepository(context, source, root)
+  await rm(join(root, '.git'), { recursive: true, force: true })
+  return found
 }
 
 /** A folder inside another, by a path that somebody wrote; neither `..` nor a link may lead out of it. */

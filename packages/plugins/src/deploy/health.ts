@@ -16,15 +16,55 @@ export interface HealthOptions {
   cwd: string
   /** For commands: what the component's own programs get. */
   env?: Record<string, string>
+  /** What runs it, where that can be asked: a probe of something that died tells only that nobody answers. */
+  watch?: Watch
 }
 
-/** Why the component is not well, by its own probes; undefined when all of them were good for the whole window. */
+export interface Watch {
+  /** A reason for which waiting on is useless. */
+  look(): Promise<string | undefined>
+  /** When the probes gave up: the worst that was seen. */
+  worst(): Promise<string | undefined>
+}
+
+/** Why the component is not well; undefined when all of its probes were good for the whole window. */
 export async function waitForHealth(
   context: ToolContext,
   health: Health | null,
   options: HealthOptions,
 ): Promise<string | undefined> {
   if (health === null || health.probes.length === 0) return undefined
+  const { watch } = options
+  if (watch === undefined) return probeUntilWell(context, health, options)
+  const over = new AbortController()
+  const signal = AbortSignal.any([context.signal, over.signal])
+  const probing = probeUntilWell({ ...context, signal }, health, options)
+  const watching = watchUntilLost(watch, signal)
+  try {
+    const problem = await Promise.race([probing, watching])
+    if (context.signal.aborted) throw canceled()
+    return problem && ((await watch.worst()) ?? problem)
+  } finally {
+    over.abort()
+    await Promise.allSettled([probing, watching])
+  }
+}
+
+/** Beside the probes, since one that hangs would hide a crash until its time is over. */
+async function watchUntilLost(watch: Watch, signal: AbortSignal): Promise<string | undefined> {
+  for (;;) {
+    const reason = await watch.look()
+    if (reason !== undefined || signal.aborted) return reason
+    await delay(PAUSE_MS, undefined, { signal }).catch(() => undefined)
+    if (signal.aborted) return undefined
+  }
+}
+
+async function probeUntilWell(
+  context: ToolContext,
+  health: Health,
+  options: HealthOptions,
+): Promise<string | undefined> {
   const giveUp = Date.now() + options.patienceMs
   const windowMs = health.stabilizationSeconds * 1000
   let goodSince: number | undefined
@@ -65,7 +105,7 @@ async function problemOf(
   options: Pick<HealthOptions, 'cwd' | 'env'>,
 ): Promise<string | undefined> {
   if (probe.type === 'http') return httpProblem(probe.url ?? '', context.signal)
-  if (probe.type === 'tcp') return tcpProblem(probe.url ?? '')
+  if (probe.type === 'tcp') return tcpProblem(probe.url ?? '', context.signal)
   const end = await runTool(context, {
     program: '/bin/sh',
     args: ['-c', probe.command ?? 'exit 0'],
@@ -92,15 +132,18 @@ async function httpProblem(url: string, signal: AbortSignal): Promise<string | u
   }
 }
 
-function tcpProblem(url: string): Promise<string | undefined> {
+function tcpProblem(url: string, signal: AbortSignal): Promise<string | undefined> {
   const [, host = '', port = ''] = /^(?:tcp:\/\/)?\[?([^\]/]+?)\]?:(\d+)\/?$/.exec(url) ?? []
   if (host === '') return Promise.resolve(`${url} is not host:port`)
   return new Promise((resolve) => {
     const socket = connect({ host, port: Number(port), timeout: PROBE_MS })
     const end = (problem: string | undefined) => {
       socket.destroy()
+      signal.removeEventListener('abort', abort)
       resolve(problem)
     }
+    const abort = () => end(`${url} was not waited for`)
+    signal.addEventListener('abort', abort)
     socket.on('connect', () => end(undefined))
     socket.on('timeout', () => end(`${url} does not accept a connection in time`))
     socket.on('error', (error) => end(`${url} refuses a connection: ${error.message}`))

@@ -41,6 +41,22 @@ describe('an image as a component', () => {
     })
     expect((await deploys.run('destroy', given)).ok).toBe(true)
   })
+
+  it('is asked of the policies, as whatever else runs is', async () => {
+    const contents =
+      '- deny: images.exists(i, i.contains("/redis@"))\n  message: component.name + " is redis"'
+    const given: Given = {
+      type: 'container_image',
+      config: {},
+      artifact: { repository: 'apps/shop/redis', digest },
+      more: { policies: [{ name: 'no-redis', contents }] },
+    }
+    const planned = await deploys.run('plan', given)
+    expect(planned).toMatchObject({ ok: false, data: { code: 'policy_denied', final: true } })
+    expect(planned.message).toContain('no-redis: web is redis')
+    const other = { repository: 'apps/shop/nginx', digest }
+    expect(await deploys.run('plan', { ...given, artifact: other })).toMatchObject({ ok: true })
+  })
 })
 
 describe.skipIf(absent)(`an image as a service on Kubernetes${absent ? ` (skipped: ${absent})` : ''}`, () => {
@@ -121,6 +137,23 @@ describe.skipIf(absent)(`an image as a service on Kubernetes${absent ? ` (skippe
     isUp = true
     expect((await deploys.run('deploy', probed)).ok).toBe(true)
     expect((await deploys.run('destroy', given)).ok).toBe(true)
+    await new Promise((resolve) => server.close(resolve))
+  }, 600_000)
+
+  it('that crashes is told as crashed, though its probe hangs until it has given up', async () => {
+    const server = createServer(() => undefined)
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const { port } = server.address() as AddressInfo
+    const probes = [{ name: 'front', type: 'http' as const, url: `http://127.0.0.1:${port}/` }]
+    const health = { probes, blockDeploy: true, stabilizationSeconds: 1 }
+    // Long enough to count as ready first: only then its own probes are asked.
+    const command = ['/bin/sh', '-c', '/bin/busybox sleep 7; echo it broke; exit 3']
+    const service = { namespace, port: 8000, command }
+    const failed = await deploys.run('deploy', { ...given, config: { service }, more: { health } })
+    expect(failed).toMatchObject({ ok: false })
+    expect(failed.message).toMatch(/crashes .*ended with code 3.*its last words: it broke/s)
+    expect((await deploys.run('destroy', given)).ok).toBe(true)
+    server.closeAllConnections()
     await new Promise((resolve) => server.close(resolve))
   }, 600_000)
 })

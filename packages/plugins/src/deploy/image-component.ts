@@ -1,89 +1,90 @@
-import { createHash } from 'node:crypto'
 import type { Json } from '@tenon/core'
 import { z } from 'zod'
-import { openCluster } from '../kubernetes/cluster.ts'
-import {
-  deployObjects,
-  destroyObjects,
-  planObjects,
-  statusOfObjects,
-  type Target,
-} from '../kubernetes/component.ts'
-import { kubeObject, type KubeObject } from '../kubernetes/objects.ts'
 import { isPluginError, PluginError } from '../sdk/errors.ts'
 import type { OperationResult, Plugin } from '../sdk/plugin.ts'
-import type { Closed } from './closure.ts'
+import { service, type ImageService, type Service } from './image-service.ts'
 import { imageOutputs, nodeRegistry, type ImageOutputs } from './images.ts'
 import { componentOperation, type Work } from './operation.ts'
-import { planAnswer, planOf } from './plan.ts'
+import { countChanges, planAnswer, planOf } from './plan.ts'
+import { evaluatePolicies } from './policies.ts'
+import { serviceOnEngine } from './service-on-engine.ts'
+import { serviceOnKubernetes } from './service-on-kubernetes.ts'
 
-const service = z.looseObject({
-  namespace: z.string().default(''),
-  replicas: z.coerce.number().int().min(0).max(1000).default(1),
-  port: z.coerce.number().int().min(1).max(65_535).default(8080),
-  health_path: z.string().startsWith('/').exactOptional(),
-  command: z.array(z.string()).exactOptional(),
-  env: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])).default({}),
-})
 const imageConfig = z.looseObject({ service: service.exactOptional() })
 type ImageConfig = z.infer<typeof imageConfig>
-type Service = z.infer<typeof service>
 
-/** An image of the install: others refer to it, and with `[service]` it runs by itself on Kubernetes. */
-export const imageOperations: Required<Pick<Plugin['operations'], 'plan' | 'deploy' | 'destroy' | 'status'>> =
-  {
-    plan: componentOperation(imageConfig, async (work) => {
-      const { service: wanted } = work.component
-      if (wanted) return planObjects(await targetOf(work, wanted), serviceObjects(work, wanted))
-      const hasChanges = (await givenDigest(work)) !== imageOf(work).digest
-      return planAnswer(
-        planOf({ digest: null, hasChanges, healthy: null, changes: [], findings: [] }, work.masker),
-      )
-    }),
-    deploy: componentOperation(imageConfig, async (work): Promise<OperationResult> => {
-      const image = imageOf(work)
-      const outputs = { image: { sensitive: false, value: image as unknown as Json } }
-      const { service: wanted } = work.component
-      if (!wanted)
-        return {
-          ok: true,
-          message: `The image is ${image.reference}.`,
-          data: { image: image.reference },
-          outputs,
-        }
-      const target = await targetOf(work, wanted)
-      const done = await deployObjects(target, async () => serviceObjects(work, wanted))
-      const host = `${objectName(work)}.${target.namespace}.svc`
-      const more = { host: { sensitive: false, value: host }, port: { sensitive: false, value: wanted.port } }
-      return done.ok ? { ...done, outputs: { ...done.outputs, ...outputs, ...more } } : done
-    }),
-    status: componentOperation(imageConfig, async (work): Promise<OperationResult> => {
-      const { service: wanted } = work.component
-      if (wanted) return statusOfObjects(await targetOf(work, wanted), serviceObjects(work, wanted))
-      const isDrifted = (await givenDigest(work)) !== imageOf(work).digest
-      return {
-        ok: true,
-        message: `The image is ${imageOf(work).reference}.`,
-        data: { healthy: null, isDrifted },
-      }
-    }),
-    destroy: componentOperation(
-      imageConfig,
-      async (work): Promise<OperationResult> => {
-        const { service: wanted } = work.component
-        if (wanted) return destroyObjects(await targetOf(work, wanted))
-        return { ok: true, message: 'An image by itself leaves nothing to remove.', data: {} }
-      },
-      ['service.namespace'],
-    ),
-  }
+/** An image of the install: others refer to it, and with `[service]` it runs by itself, on Kubernetes or an engine. */
+export const imageOperations: Required<
+  Pick<Plugin['operations'], 'plan' | 'deploy' | 'destroy' | 'status' | 'logs' | 'debug'>
+> = {
+  plan: componentOperation(imageConfig, async (work) => {
+    const running = serviceOf(work)
+    if (running) return running.plan()
+    const { digest, reference } = imageOf(work)
+    const hasChanges = (await givenDigest(work)) !== digest
+    const findings = evaluatePolicies(work.config.policies, {
+      plan: { changes: [], counts: countChanges([]), hasChanges },
+      resources: [],
+      images: [reference],
+      component: { name: work.name, type: work.config.type },
+    })
+    return planAnswer(planOf({ digest: null, hasChanges, healthy: null, changes: [], findings }, work.masker))
+  }),
+  deploy: componentOperation(imageConfig, async (work): Promise<OperationResult> => {
+    const image = imageOf(work)
+    const outputs = { image: { sensitive: false, value: image as unknown as Json } }
+    const done = await serviceOf(work)?.deploy()
+    if (done) return done.ok ? { ...done, outputs: { ...done.outputs, ...outputs } } : done
+    const message = `The image is ${image.reference}.`
+    return { ok: true, message, data: { image: image.reference }, outputs }
+  }),
+  status: componentOperation(imageConfig, async (work): Promise<OperationResult> => {
+    const running = serviceOf(work)
+    if (running) return running.status()
+    const isDrifted = (await givenDigest(work)) !== imageOf(work).digest
+    return {
+      ok: true,
+      message: `The image is ${imageOf(work).reference}.`,
+      data: { healthy: null, isDrifted },
+    }
+  }),
+  destroy: componentOperation(
+    imageConfig,
+    async (work): Promise<OperationResult> => {
+      // An engine is asked in any case: the component may have been a service before.
+      const running = serviceOf(work) ?? (isOnEngine(work) ? onEngine(work, service.parse({})) : undefined)
+      if (running) return running.destroy()
+      return { ok: true, message: 'An image by itself leaves nothing to remove.', data: {} }
+    },
+    ['service.namespace'],
+  ),
+  logs: componentOperation(imageConfig, async (work) => serviceOf(work)?.logs() ?? runsNothing(work), [
+    'service.namespace',
+  ]),
+  debug: componentOperation(imageConfig, async (work) => serviceOf(work)?.debug() ?? runsNothing(work), [
+    'service.namespace',
+  ]),
+}
 
-async function targetOf(work: Work<ImageConfig>, { namespace }: Service): Promise<Target> {
-  return {
-    work,
-    cluster: await openCluster(work),
-    namespace: namespace === '' ? work.config.install.name : namespace,
-  }
+function serviceOf(work: Work<ImageConfig>): ImageService | undefined {
+  const { service: wanted } = work.component
+  if (wanted === undefined) return undefined
+  if (isOnEngine(work)) return onEngine(work, wanted)
+  return serviceOnKubernetes({ work, wanted, image: () => imageOf(work) })
+}
+
+/** A cluster that was lent to the install's jobs goes first: then it is where the app runs. */
+function isOnEngine({ job }: Work<ImageConfig>): boolean {
+  return job.kubeconfig === undefined && job.hasServices === true
+}
+
+function onEngine(work: Work<ImageConfig>, wanted: Service): ImageService {
+  return serviceOnEngine({ work, wanted, image: () => imageOf(work) })
+}
+
+function runsNothing({ name }: Work<ImageConfig>): OperationResult {
+  const message = `${name} is an image that others use, and runs nothing itself. Ask a component that uses it.`
+  return { ok: false, message, data: {} }
 }
 
 function imageOf(work: Work<ImageConfig>): ImageOutputs {
@@ -105,47 +106,4 @@ async function givenDigest(work: Work<ImageConfig>): Promise<unknown> {
     if (isPluginError(error) && error.code === 'job_api_refused') return undefined
     throw error
   }
-}
-
-/** The environment may hold secrets, so it is a Secret; what depends on it starts anew when it changes. */
-function serviceObjects(work: Work<ImageConfig>, wanted: Service): Closed {
-  const { reference } = imageOf(work)
-  const name = objectName(work)
-  const labels = { 'app.kubernetes.io/name': name, 'app.kubernetes.io/managed-by': 'tenon' }
-  const env = Object.fromEntries(Object.entries(wanted.env).map(([key, value]) => [key, String(value)]))
-  const fingerprint = createHash('sha256').update(JSON.stringify(env)).digest('hex')
-  work.masker.add(fingerprint)
-  const probe = {
-    httpGet: { path: wanted.health_path, port: wanted.port },
-    periodSeconds: 2,
-    failureThreshold: 3,
-  }
-  const container = {
-    name: 'main',
-    image: reference,
-    ...(wanted.command === undefined ? {} : { command: wanted.command }),
-    ports: [{ containerPort: wanted.port, protocol: 'TCP' }],
-    envFrom: [{ secretRef: { name: `${name}-env` } }],
-    ...(wanted.health_path === undefined ? {} : { readinessProbe: probe }),
-  }
-  const selector = { 'app.kubernetes.io/name': name }
-  const annotations = { 'tenon.dev/environment': fingerprint }
-  const template = { metadata: { labels, annotations }, spec: { containers: [container] } }
-  const metadata = { name, labels }
-  const ports = [{ port: wanted.port, targetPort: wanted.port, protocol: 'TCP' }]
-  const objects = [
-    { apiVersion: 'v1', kind: 'Secret', metadata: { name: `${name}-env`, labels }, stringData: env },
-    { apiVersion: 'v1', kind: 'Service', metadata, spec: { selector, ports } },
-    {
-      apiVersion: 'apps/v1',
-      kind: 'Deployment',
-      metadata,
-      spec: { replicas: wanted.replicas, selector: { matchLabels: selector }, template },
-    },
-  ]
-  return { objects: objects.map((object) => kubeObject.parse(object) as KubeObject), images: [reference] }
-}
-
-function objectName(work: Work<ImageConfig>): string {
-  return work.name.replaceAll('_', '-')
 }

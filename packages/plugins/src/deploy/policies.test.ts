@@ -56,6 +56,14 @@ describe('policies on plans', () => {
     expect(() => ask(contents)).toThrow(words)
   })
 
+  it('let no number of warnings hide what one of them forbids', () => {
+    const warnings = Array.from({ length: 199 }, () => '- warn: "true"').join('\n')
+    const found = ask(`${warnings}\n- deny: "true"\n  message: '"never"'`)
+    expect(found[0]).toEqual({ policy: 'rule', outcome: 'deny', message: 'never' })
+    expect(found).toHaveLength(60)
+    expect(found.at(-1)?.message).toBe('and 141 more findings that are not shown')
+  })
+
   it('are stopped when they take too long', () => {
     const list = `[${Array.from({ length: 60 }, (_, i) => i).join(',')}]`
     const loop = ['a', 'b', 'c', 'd', 'e', 'f'].reduceRight(

@@ -44,7 +44,20 @@ export function evaluatePolicies(
   const findings = policies.flatMap(({ name, contents }) =>
     readRules(name, contents).flatMap((each) => ask(name, each, given, maxMs)),
   )
-  return findings.slice(0, MAX_FINDINGS)
+  return bounded(findings)
+}
+
+/** What forbids comes first: however much else is said, it is never what is left out. */
+function bounded(findings: readonly Finding[]): Finding[] {
+  if (findings.length <= MAX_FINDINGS) return [...findings]
+  const ordered = [
+    ...findings.filter(({ outcome }) => outcome === 'deny'),
+    ...findings.filter(({ outcome }) => outcome === 'warn'),
+  ]
+  const left = findings.length - (MAX_FINDINGS - 1)
+  const { policy, outcome } = ordered[MAX_FINDINGS - 1]!
+  const more: Finding = { policy, outcome, message: `and ${left} more findings that are not shown` }
+  return [...ordered.slice(0, MAX_FINDINGS - 1), more]
 }
 
 function readRules(name: string, contents: string): Rule[] {

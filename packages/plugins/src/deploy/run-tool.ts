@@ -17,6 +17,8 @@ export interface ToolRun {
   timeoutMs?: number
   /** Said line by line as it comes; stderr too. Without it nothing is said. */
   isLogged?: boolean
+  /** False: what it says is not in the end as well, however much it is. */
+  isKept?: boolean
   /** By what it is told to stop; it then has most of the job's grace. */
   stopWith?: NodeJS.Signals
 }
@@ -91,8 +93,9 @@ export function complaintOf(end: ToolEnd): string {
 }
 
 function ended(context: ToolContext, run: ToolRun, child: ChildProcess): Promise<ToolEnd> {
-  const out = collector(child.stdout, () => stopNow(tooMuch(run)))
-  const err = collector(child.stderr, () => stopNow(tooMuch(run)))
+  const isKept = run.isKept ?? true
+  const out = collector(isKept ? child.stdout : null, () => stopNow(tooMuch(run)))
+  const err = collector(isKept ? child.stderr : null, () => stopNow(tooMuch(run)))
   let problem: PluginError | undefined
   let kill: NodeJS.Timeout | undefined
   const graceMs = killAfterMs(context.manifest.limits.graceSeconds)

@@ -20,7 +20,7 @@ export interface SavedObjects {
   crds: KubeObject[]
 }
 
-export async function keepPlan(work: Work<unknown>, plan: SavedObjects): Promise<string> {
+export async function keepPlan<P extends { base: string }>(work: Work<unknown>, plan: P): Promise<string> {
   return work.api.putPlan(work.name, Buffer.from(JSON.stringify({ version: 1, ...plan })))
 }
 
@@ -29,13 +29,22 @@ export async function approvedPlan(
   work: Work<unknown>,
   base: () => Promise<string>,
 ): Promise<SavedObjects | undefined> {
+  return (await approvedContent(work, savedObjects, base)) as unknown as SavedObjects | undefined
+}
+
+/** The same of a plan in any form that says what it was made for. */
+export async function approvedContent<T extends { base: string }>(
+  work: Work<unknown>,
+  schema: z.ZodType<T>,
+  base: () => Promise<string>,
+): Promise<T | undefined> {
   const digest = work.operation.approvedPlan
   if (digest === null) return undefined
   const bytes = await work.api.plan(digest).catch((error: unknown) => {
     if (isPluginError(error) && error.code === 'job_api_refused') throw stale(digest, error.message)
     throw error
   })
-  const plan = savedObjects.parse(JSON.parse(Buffer.from(bytes).toString('utf8'))) as unknown as SavedObjects
+  const plan = schema.parse(JSON.parse(Buffer.from(bytes).toString('utf8')))
   if (plan.base !== (await base())) throw stale(digest, 'what is deployed has changed since.')
   return plan
 }

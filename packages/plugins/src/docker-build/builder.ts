@@ -3,9 +3,10 @@ import { join } from 'node:path'
 import { lentFile } from '../build/lent.ts'
 import { findTool, runTool, toolMissing } from '../build/run-tool.ts'
 import type { OperationContext } from '../sdk/plugin.ts'
+import { runDocker, whyNotDocker } from './docker.ts'
 
 export interface Builder {
-  name: 'buildah' | 'podman'
+  name: 'buildah' | 'podman' | 'docker'
   program: string
 }
 
@@ -18,13 +19,17 @@ export interface ImageBuild {
 
 const IMAGE = 'localhost/tenon-build:latest'
 
-/** The first that this job has. Both make the same image of the same Dockerfile. */
+/** The first that this job has and can use. Buildah and podman need no engine, so they come first. */
 export async function findBuilder(context: OperationContext): Promise<Builder> {
   for (const name of ['buildah', 'podman'] as const) {
     const program = await findTool(context, name)
     if (program !== undefined) return { name, program }
   }
-  throw toolMissing('Building an image', 'buildah or podman')
+  const docker = await findTool(context, 'docker')
+  const problem = docker === undefined ? undefined : await whyNotDocker(context, docker)
+  if (docker !== undefined && problem === undefined) return { name: 'docker', program: docker }
+  if (problem !== undefined) context.log(problem)
+  throw toolMissing('Building an image', 'buildah, podman or docker with BuildKit')
 }
 
 /** Builds inside the job's own folder and leaves the image there as an OCI layout; its store is gone afterwards. */
@@ -33,6 +38,7 @@ export async function runBuilder(
   builder: Builder,
   build: ImageBuild,
 ): Promise<string> {
+  if (builder.name === 'docker') return runDocker(context, builder.program, build)
   const work = join(context.workDir, 'builder')
   const layout = join(context.workDir, 'layout')
   await mkdir(work)

@@ -6,15 +6,10 @@ import { promisify } from 'node:util'
 import { packFolder, pullArtifactLayers, sha256Digest, unpackTarGz, type Digest } from '@tenon/oci'
 import { MEDIA_TYPES } from '@tenon/protocol'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  closeServer,
-  createBuildWorld,
-  listen,
-  type BuildEnd,
-  type BuildWorld,
-} from '../testing/build-world.ts'
+import { createBuildWorld, type BuildEnd, type BuildWorld } from '../testing/build-world.ts'
 import { chartFiles, deployment, smallChart } from '../testing/charts.ts'
 import { bomb, HOSTILE, tarGz } from '../testing/archives.ts'
+import { closeServer, listen } from '../testing/git-server.ts'
 import { hostOf, pushImage } from '../testing/images.ts'
 import type { TestRegistry } from '../testing/job-world.ts'
 import { pathWith, testTool } from '../testing/tools.ts'

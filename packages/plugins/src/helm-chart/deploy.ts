@@ -6,7 +6,7 @@ import { complaintOf } from '../deploy/run-tool.ts'
 import { approvedPlan } from '../deploy/saved-plan.ts'
 import { ensureNamespace, leaveNamespace } from '../kubernetes/namespace.ts'
 import { type KubeObject } from '../kubernetes/objects.ts'
-import { look, waitUntilReady } from '../kubernetes/watch.ts'
+import { look, waitUntilReady, watchObjects } from '../kubernetes/watch.ts'
 import { canceled } from '../sdk/errors.ts'
 import type { JobOutputs } from '../sdk/job-api.ts'
 import type { OperationResult } from '../sdk/plugin.ts'
@@ -91,7 +91,12 @@ async function settle(helm: Helm, objects: readonly KubeObject[]): Promise<strin
   const timeoutMs = waitMs(work)
   const problem = await waitUntilReady(work, cluster, objects, { namespace, timeoutMs })
   if (problem !== undefined) return problem
-  return waitForHealth(work, work.health, { cwd: work.workDir, env: cluster.env, patienceMs: timeoutMs / 2 })
+  return waitForHealth(work, work.health, {
+    cwd: work.workDir,
+    env: cluster.env,
+    patienceMs: timeoutMs / 2,
+    watch: watchObjects(cluster, objects, namespace),
+  })
 }
 
 /** Back to what was in force before; a first install that did not come up is taken away again. */

@@ -63,6 +63,7 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
     let deploys: DeployWorld
     let image: { repository: string; digest: string }
     let given: Given
+    let pushChart: (crds: string) => Promise<{ repository: string; digest: string }>
     const namespace = `${tool}-${process.pid}`
 
     beforeAll(async () => {
@@ -75,27 +76,30 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
       image = { repository: 'apps/shop/api', digest: await pushBusybox(world, registry, 'apps/shop/api') }
       const repository = 'apps/shop/web'
       const closed = await pushBusybox(world, registry, repository)
-      const folder = await world.folder({
-        'shop/Chart.yaml': 'apiVersion: v2\nname: shop\nversion: 1.2.3\nappVersion: "7"\n',
-        'shop/values.yaml': 'replicas: 1\n',
-        'shop/templates/deployment.yaml': DEPLOYMENT,
-        'shop/templates/rest.yaml': REST,
-        'shop/crds/thing.yaml': CRD,
-      })
-      const { digest } = await pushArtifact({
-        client: registry.client,
-        repository,
-        artifactType: MEDIA_TYPES.helmConfig,
-        config: { mediaType: MEDIA_TYPES.helmConfig, bytes: Buffer.from('{}') },
-        layers: [{ mediaType: MEDIA_TYPES.helmChart, bytes: await packFolder(folder) }],
-        annotations: {
-          [ANNOTATIONS.closure]: JSON.stringify([{ image: 'tools/busybox:1', digest: closed }]),
-        },
-      })
+      pushChart = async (crds) => {
+        const folder = await world.folder({
+          'shop/Chart.yaml': 'apiVersion: v2\nname: shop\nversion: 1.2.3\nappVersion: "7"\n',
+          'shop/values.yaml': 'replicas: 1\n',
+          'shop/templates/deployment.yaml': DEPLOYMENT,
+          'shop/templates/rest.yaml': REST,
+          'shop/crds/thing.yaml': crds,
+        })
+        const { digest } = await pushArtifact({
+          client: registry.client,
+          repository,
+          artifactType: MEDIA_TYPES.helmConfig,
+          config: { mediaType: MEDIA_TYPES.helmConfig, bytes: Buffer.from('{}') },
+          layers: [{ mediaType: MEDIA_TYPES.helmChart, bytes: await packFolder(folder) }],
+          annotations: {
+            [ANNOTATIONS.closure]: JSON.stringify([{ image: 'tools/busybox:1', digest: closed }]),
+          },
+        })
+        return { repository, digest }
+      }
       deploys.outputs['infra'] = { endpoint: { sensitive: false, value: 'db.internal:5432' } }
       given = {
         type: 'helm_chart',
-        artifact: { repository, digest },
+        artifact: await pushChart(CRD),
         secrets: { password: MARKER },
         timeoutSeconds: 150,
         config: {
@@ -136,7 +140,7 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
         'docker.io/library/nginx:1 at Deployment shop spec.template.spec.initContainers[0].image',
       )
       const planned = await deploys.run('plan', given)
-      expect(planned).toMatchObject({ ok: true, message: '3 to create.' })
+      expect(planned).toMatchObject({ ok: true, message: '5 to create.' })
       expect(planned.told).not.toContain(MARKER)
       const { digest } = planned.data['plan'] as { digest: string }
       const done = await deploys.run('deploy', { ...given, approvedPlan: digest })
@@ -165,6 +169,31 @@ describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool
         ok: true,
         data: { healthy: true, revision: 1 },
       })
+    }, 600_000)
+
+    it('shows a hook that changes, and what lies in crds/, to people and to policies', async () => {
+      const hook = await deploys.run('plan', withValues({ hook: 'another' }))
+      expect(hook.data).toMatchObject({ plan: { hasChanges: true, changes: [{ address: 'Job shop-hook' }] } })
+      const hidden = (image: string) => `${CRD}---
+apiVersion: apps/v1
+kind: Deployment
+metadata: { name: hidden }
+spec:
+  selector: { matchLabels: { app: hidden } }
+  template:
+    metadata: { labels: { app: hidden } }
+    spec: { containers: [{ name: main, image: "${image}" }] }
+`
+      const foreign = await pushChart(hidden('docker.io/library/nginx:1'))
+      const outside = await deploys.run('plan', { ...given, artifact: foreign })
+      expect(outside).toMatchObject({ ok: false, data: { code: 'image_outside_closure' } })
+      const contents = '- each: resources\n  deny: it.metadata.name == "hidden"'
+      const denied = await deploys.run('plan', {
+        ...given,
+        artifact: await pushChart(hidden('tools/busybox:1')),
+        more: { ...given.more, policies: [{ name: 'open', contents }] },
+      })
+      expect(denied).toMatchObject({ ok: false, data: { code: 'policy_denied' } })
     }, 600_000)
 
     it('upgrades by what changed, and refuses a plan made for something else', async () => {

@@ -1,7 +1,7 @@
 import type { PlanResult } from '@tenon/protocol'
 import { firstProblem } from '../deploy/health.ts'
 import { componentOperation } from '../deploy/operation.ts'
-import { countChanges, planAnswer, planOf } from '../deploy/plan.ts'
+import { countChanges, planAnswer, planOf, type PlanChange } from '../deploy/plan.ts'
 import { evaluatePolicies } from '../deploy/policies.ts'
 import { keepPlan } from '../deploy/saved-plan.ts'
 import { changesBetween } from '../kubernetes/changes.ts'
@@ -11,19 +11,19 @@ import type { OperationResult } from '../sdk/plugin.ts'
 import { helmConfig } from './config.ts'
 import { openChart, openHelm, type Helm } from './helm.ts'
 import { readRelease, releaseBase, type Release } from './release.ts'
-import { renderChart } from './render.ts'
+import { renderChart, type RenderedChart } from './render.ts'
 
 export const plan = componentOperation(helmConfig, async (work): Promise<OperationResult> => {
   const helm = await openHelm(work)
   const release = await readRelease(helm)
   const rendered = await renderChart(helm, await openChart(work), release.stuck !== undefined)
-  const changes = changesBetween(release.objects, rendered.objects)
+  const changes = changesOf(release, rendered)
   const hasChanges = changes.length > 0 || release.deployed === undefined || release.stuck !== undefined
   const { objects, hooks, crds, images } = rendered
   const digest = await keepPlan(work, { base: releaseBase(release), objects, hooks, crds })
   const findings = evaluatePolicies(work.config.policies, {
     plan: { changes: changes as never, counts: countChanges(changes), hasChanges },
-    resources: [...objects, ...hooks].map(asJson),
+    resources: [...objects, ...hooks, ...crds].map(asJson),
     images,
     component: { name: work.name, type: work.config.type, namespace: helm.namespace },
   })
@@ -35,6 +35,15 @@ export const plan = componentOperation(helmConfig, async (work): Promise<Operati
       : `The release is left in ${release.stuck}; the deploy recovers it first.`
   return planAnswer(made, note)
 })
+
+/** Hooks run with every change, so a hook that changes is one. What lies in crds/ is made once, with the first install. */
+function changesOf(release: Release, { objects, hooks, crds }: RenderedChart): PlanChange[] {
+  const isFirst = release.history.length === 0
+  return changesBetween(
+    [...release.objects, ...release.hooks],
+    [...(isFirst ? crds : []), ...objects, ...hooks],
+  )
+}
 
 export const status = componentOperation(helmConfig, async (work): Promise<OperationResult> => {
   const helm = await openHelm(work)

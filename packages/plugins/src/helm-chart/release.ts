@@ -9,6 +9,7 @@ export interface Release {
   /** Status of a half done operation that nobody finishes. */
   stuck: string | undefined
   objects: KubeObject[]
+  hooks: KubeObject[]
 }
 
 export async function readRelease(helm: Helm): Promise<Release> {
@@ -18,9 +19,13 @@ export async function readRelease(helm: Helm): Promise<Release> {
     history.findLast(({ status }) => status === 'deployed') ??
     history.findLast(({ status }) => status === 'superseded')
   const isStuck = last !== undefined && (last.status.startsWith('pending-') || last.status === 'uninstalling')
-  const args = ['get', 'manifest', helm.release, '--revision', String(deployed?.revision ?? 0)]
-  const objects = deployed === undefined ? [] : parseObjects(await helm.must(args), 'the release')
-  return { history, deployed, stuck: isStuck ? last.status : undefined, objects }
+  const get = async (part: 'manifest' | 'hooks') => {
+    if (deployed === undefined) return []
+    const args = ['get', part, helm.release, '--revision', String(deployed.revision)]
+    return parseObjects(await helm.must(args), 'the release')
+  }
+  const [objects, hooks] = [await get('manifest'), await get('hooks')]
+  return { history, deployed, stuck: isStuck ? last.status : undefined, objects, hooks }
 }
 
 export function releaseBase({ objects }: Release): string {

@@ -26,12 +26,14 @@ export async function renderChart(helm: Helm, chart: Chart, isPending: boolean):
     : await renderOverRelease(helm, chart, values)
   const crds = parseObjects(await helm.must(['show', 'crds', chart.folder]), 'the CRDs of the chart')
   const known = await knownImages(helm.work, helm.work.config)
-  const all = closeImages(withProtocols([...objects, ...hooks]), known)
+  // Helm makes whatever lies in crds/, definitions or not.
+  const all = closeImages([...withProtocols([...objects, ...hooks]), ...crds], known)
   const closed = all.objects
+  const afterHooks = objects.length + hooks.length
   return {
     objects: closed.slice(0, objects.length),
-    hooks: closed.slice(objects.length),
-    crds,
+    hooks: closed.slice(objects.length, afterHooks),
+    crds: closed.slice(afterHooks),
     images: all.images,
   }
 }

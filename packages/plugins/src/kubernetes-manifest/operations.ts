@@ -3,10 +3,13 @@ import { openCluster } from '../kubernetes/cluster.ts'
 import {
   deployObjects,
   destroyObjects,
+  objectsThere,
   planObjects,
   statusOfObjects,
   type Target,
 } from '../kubernetes/component.ts'
+import { debugObjects } from '../kubernetes/debug.ts'
+import { logsOfObjects } from '../kubernetes/logs.ts'
 import { manifestConfig, type ManifestConfig } from './config.ts'
 import { wantedObjects } from './objects.ts'
 
@@ -29,6 +32,25 @@ export const status = componentOperation(manifestConfig, async (work) => {
 export const destroy = componentOperation(
   manifestConfig,
   async (work) => destroyObjects(await targetOf(work)),
+  ['namespace'],
+)
+
+/** The inventory tells what runs, whatever the configuration says by now. */
+export const logs = componentOperation(
+  manifestConfig,
+  async (work) => {
+    const target = await targetOf(work)
+    return logsOfObjects(target, () => objectsThere(target))
+  },
+  ['namespace'],
+)
+
+export const debug = componentOperation(
+  manifestConfig,
+  async (work) => {
+    const target = await targetOf(work)
+    return debugObjects(target, await objectsThere(target))
+  },
   ['namespace'],
 )
 

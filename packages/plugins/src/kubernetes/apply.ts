@@ -76,9 +76,26 @@ export async function deleteObjects(
   for (const object of objects.toReversed()) {
     const args = ['delete', '-f', '-', '-n', namespace, '--ignore-not-found', '--wait=true', '--timeout=110s']
     const end = await cluster.kubectl(args, JSON.stringify(object))
-    const isGone = end.code === 0 || /no matches for kind|not found/i.test(end.stderr)
-    if (!isGone) throw refused('delete', end)
+    if (end.code !== 0 && !isAbsent(object, end.stderr)) throw refused('delete', end)
   }
+}
+
+/**
+ * Pure: whether this complaint is that just this object, or its kind, is not there. A login, a host or a path that was
+ * `not found` says nothing about the object; and a cluster that cannot list its kinds knows none for the moment.
+ */
+export function isAbsent({ apiVersion, kind, metadata }: KubeObject, complaint: string): boolean {
+  const lines = complaint.split('\n')
+  const unknown = [/couldn't get current server API group list/, /couldn't get resource list for (\S+):/]
+  const isUnsure = (line: string) => {
+    const found = unknown.map((words) => words.exec(line)).find((match) => match !== null)
+    return found !== undefined && (found?.[1] ?? apiVersion) === apiVersion
+  }
+  if (lines.some(isUnsure)) return false
+  return lines.some((line) => {
+    if (line.includes(`no matches for kind "${kind}" in version`)) return true
+    return line.startsWith('Error from server (NotFound)') && line.endsWith(` "${metadata.name}" not found`)
+  })
 }
 
 /** Its namespace or its kind comes with the same change, so the cluster cannot tell anything yet. */

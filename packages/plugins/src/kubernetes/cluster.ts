@@ -11,6 +11,8 @@ export interface Cluster {
   kubectl(args: string[], input?: string): Promise<ToolEnd>
   /** As `kubectl`; an answer that is a refusal is an error that says so. */
   must(args: string[], input?: string): Promise<string>
+  /** As `kubectl`, but each line goes to `log` as it comes and nothing is kept, for as long as the job may run. */
+  stream(args: string[], log: (line: string) => void): Promise<ToolEnd>
   /** `kubectl get … -o json`; what is not there, or of a kind that is not there, is left out. */
   get(args: string[]): Promise<KubeObject[]>
 }
@@ -36,10 +38,16 @@ export async function openCluster(context: ClusterContext): Promise<Cluster> {
     if (end.code === 0) return end.stdout
     throw refused(args[0] ?? '', end)
   }
+  const stream: Cluster['stream'] = (args, log) => {
+    const timeoutMs = context.manifest.limits.timeoutSeconds * 1000
+    const streamed = { isLogged: true, isKept: false, timeoutMs }
+    return runTool({ ...context, log }, { program, args, cwd: context.workDir, env, ...streamed })
+  }
   return {
     env,
     kubectl,
     must,
+    stream,
     get: async (args) => {
       const end = await kubectl(['get', '-o', 'json', '--ignore-not-found', ...args])
       if (end.code !== 0 && !isAbsent(end.stderr)) throw refused('get', end)

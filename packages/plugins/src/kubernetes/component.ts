@@ -13,7 +13,7 @@ import type { Cluster } from './cluster.ts'
 import { readInventory, removeInventory, writeInventory, type Inventory } from './inventory.ts'
 import { ensureNamespace, leaveNamespace } from './namespace.ts'
 import { addressOf, asJson, type KubeObject } from './objects.ts'
-import { look, waitUntilReady } from './watch.ts'
+import { look, waitUntilReady, watchObjects } from './watch.ts'
 
 /** Objects of a component that are applied as they are: planned, applied, pruned, watched and removed. */
 export interface Target {
@@ -91,6 +91,7 @@ export async function deployObjects(target: Target, wanted: () => Promise<Closed
       cwd: work.workDir,
       env: cluster.env,
       patienceMs: limits.timeoutMs / 2,
+      watch: watchObjects(cluster, applied, namespace),
     }))
   if (problem !== undefined) return notWell(target, problem)
   const data = { namespace, applied: applied.length, removed: gone.map(addressOf).slice(0, 100) }
@@ -109,6 +110,11 @@ export async function destroyObjects({ work, cluster, namespace }: Target): Prom
   const stays = await leaveNamespace(cluster, namespace, work.name)
   const message = objects.length === 0 ? 'There was nothing to remove.' : `Removed ${objects.length} objects.`
   return { ok: true, message: stays === undefined ? message : `${message} ${stays}`, data: {} }
+}
+
+/** What the component's last deploy put into the cluster. */
+export async function objectsThere({ work, cluster, namespace }: Target): Promise<KubeObject[]> {
+  return (await readInventory(cluster, namespace, work.name)).objects
 }
 
 async function changesFor(

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Watch } from '../deploy/health.ts'
 import type { ToolEnd } from '../deploy/run-tool.ts'
 import { canceled } from '../sdk/errors.ts'
 import type { Cluster, ClusterContext } from './cluster.ts'
@@ -26,20 +27,14 @@ export async function waitUntilReady(
   const watched = objects.filter(({ kind }) => WATCHED.includes(kind))
   if (watched.length === 0) return undefined
   const giveUp = Date.now() + options.timeoutMs
-  const since = new Map<string, number>()
+  const eyes = openEyes(cluster, watched, options.namespace)
   let told = ''
   let goodSince: number | undefined
   for (;;) {
     if (context.signal.aborted) throw canceled()
-    const troubles = await look(cluster, watched, options.namespace)
-    const now = Date.now()
-    for (const kind of since.keys())
-      if (!troubles.some((trouble) => trouble.kind === kind)) since.delete(kind)
-    for (const { kind } of troubles) if (!since.has(kind)) since.set(kind, now)
+    const { troubles, final, now } = await eyes()
     goodSince = troubles.length === 0 ? (goodSince ?? now) : undefined
     if (goodSince !== undefined && now - goodSince >= STABLE_MS) return undefined
-    const isOver = ({ kind, patienceMs }: Trouble) => now - (since.get(kind) ?? now) >= patienceMs
-    const final = troubles.find(isOver)
     if (final) return withLogs(cluster, final)
     const [worst] = troubles
     if (now >= giveUp && worst) return withLogs(cluster, worst, options.timeoutMs)
@@ -52,6 +47,49 @@ export async function waitUntilReady(
       throw canceled(cause)
     })
   }
+}
+
+/** For the time in which a component's own probes are out. */
+export function watchObjects(cluster: Cluster, objects: readonly KubeObject[], namespace: string): Watch {
+  const eyes = openEyes(cluster, objects, namespace)
+  // Kept, since a container that crashes looks well again between two crashes.
+  let crash: Trouble | undefined
+  const see = async () => {
+    const seen = await eyes()
+    crash = seen.troubles.find(({ logsOf }) => logsOf !== undefined) ?? crash
+    return seen
+  }
+  return {
+    async look() {
+      const { final } = await see()
+      return final && withLogs(cluster, final)
+    },
+    async worst() {
+      const { final, troubles } = await see()
+      const worst = final ?? crash ?? troubles[0]
+      return worst && withLogs(cluster, worst)
+    },
+  }
+}
+
+/** Each look knows how long every trouble has lasted; `final` is one that lasted too long. */
+function openEyes(cluster: Cluster, objects: readonly KubeObject[], namespace: string): () => Promise<Sight> {
+  const since = new Map<string, number>()
+  return async () => {
+    const troubles = await look(cluster, objects, namespace)
+    const now = Date.now()
+    for (const kind of since.keys())
+      if (!troubles.some((trouble) => trouble.kind === kind)) since.delete(kind)
+    for (const { kind } of troubles) if (!since.has(kind)) since.set(kind, now)
+    const isOver = ({ kind, patienceMs }: Trouble) => now - (since.get(kind) ?? now) >= patienceMs
+    return { troubles, final: troubles.find(isOver), now }
+  }
+}
+
+interface Sight {
+  troubles: Trouble[]
+  final: Trouble | undefined
+  now: number
 }
 
 /** One look: why they are not all ready, worst first; nothing when they are. */
@@ -74,7 +112,7 @@ export async function look(
 }
 
 /** Everything in one place is asked for in one call. */
-async function presentOf(
+export async function presentOf(
   cluster: Cluster,
   objects: readonly KubeObject[],
   namespace: string,
@@ -111,7 +149,7 @@ async function around(
   return seen
 }
 
-function timeOf(event: KubeObject): string {
+export function timeOf(event: KubeObject): string {
   for (const key of ['lastTimestamp', 'eventTime']) {
     const value = event[key]
     if (typeof value === 'string') return value

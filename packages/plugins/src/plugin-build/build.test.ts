@@ -3,7 +3,9 @@ import { join } from 'node:path'
 import type { Digest } from '@tenon/oci'
 import { MEDIA_TYPES } from '@tenon/protocol'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createBuildWorld, type BuildWorld, type GitRepository } from '../testing/build-world.ts'
+import { materialsOf } from '../sdk/attest.ts'
+import { createBuildWorld, type BuildWorld } from '../testing/build-world.ts'
+import type { GitRepository } from '../testing/git-server.ts'
 
 const DESCRIPTION = {
   name: 'queue',
@@ -104,6 +106,9 @@ describe('the component type plugin', { timeout: 240_000 }, () => {
       const branch = await world.build({ source: git() })
       expect(branch.output).toContain('build succeeded')
       expect(branch.data['source']).toEqual({ repo: repository.url, ref: 'main', commit })
+      expect(materialsOf({ ok: true, message: '', data: branch.data })).toEqual([
+        { uri: `git+${repository.url}`, digest: { gitCommit: commit } },
+      ])
       const tag = await world.build({ source: git({ ref: 'v1' }) })
       expect(tag.data).toMatchObject({ digest: branch.data['digest'], source: { ref: 'v1', commit } })
       const named = await world.build({ source: git({ ref: commit }) })

@@ -14,7 +14,7 @@ export function pushedBy(result: OperationResult): { repository: string; digest:
 
 /** Has the server sign what a build pushed, and puts signature and provenance beside it as cosign does. */
 export async function attest(
-  context: Pick<OperationContext, 'api' | 'operation' | 'signal' | 'log'>,
+  context: Pick<OperationContext, 'api' | 'signal' | 'log'>,
   client: RegistryClient,
   result: OperationResult,
 ): Promise<void> {
@@ -24,7 +24,7 @@ export async function attest(
   const { api, signal } = context
   const found = await client.getManifest(repository, pushed.digest, { signal })
   const { digest, mediaType, size } = found
-  const request: AttestationRequest = { digest, mediaType, size, materials: materialsOf(context, result) }
+  const request: AttestationRequest = { digest, mediaType, size, materials: materialsOf(result) }
   const { bundles } = await api.attestation(request)
   for (const { predicateType, text } of bundles) {
     await pushArtifact({
@@ -44,19 +44,17 @@ export async function attest(
 }
 
 /** Pure: only the job knows which commit a branch was at, and what else a plugin says it used. */
-export function materialsOf(
-  { operation }: Pick<OperationContext, 'operation'>,
-  { data }: OperationResult,
-): Material[] {
-  const source = operation.config['source']
-  const url = isRecord(source) && typeof source['repository'] === 'string' ? source['repository'] : 'source'
-  const commit = data['commit']
+export function materialsOf({ data }: OperationResult): Material[] {
   const told = Array.isArray(data['materials']) ? data['materials'].filter(isMaterial) : []
-  const fromGit: Material[] =
-    typeof commit === 'string' && /^[0-9a-f]{40,64}$/.test(commit)
-      ? [{ uri: `git+${url}`.slice(0, 500), digest: { gitCommit: commit } }]
-      : []
-  return [...fromGit, ...told].slice(0, MAX_MATERIALS)
+  return [...fromGit(data['source']), ...told].slice(0, MAX_MATERIALS)
+}
+
+function fromGit(source: Json | undefined): Material[] {
+  if (!isRecord(source)) return []
+  const { repo, commit } = source
+  const isCommit = typeof commit === 'string' && /^[0-9a-f]{40,64}$/.test(commit)
+  if (!isCommit || typeof repo !== 'string') return []
+  return [{ uri: `git+${repo}`.slice(0, 500), digest: { gitCommit: commit } }]
 }
 
 function isMaterial(value: Json): value is Json & Material {

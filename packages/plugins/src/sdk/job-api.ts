@@ -20,6 +20,7 @@ import {
 } from '@tenon/protocol'
 import type { z } from 'zod'
 import { canceled, PluginError } from './errors.ts'
+import { createServiceApi, type ServiceApi } from './service-api.ts'
 import { callUnixSocket, type SecureAddress, type SocketAnswer } from './unix-socket.ts'
 
 export type JobOutputs = z.infer<typeof jobOutputs>
@@ -49,6 +50,8 @@ export interface JobApi {
   putPlan(component: string | null, plan: Uint8Array): Promise<string>
   /** A plan that the manifest approved, or that this job put. */
   plan(digest: string): Promise<Uint8Array>
+  /** Where the context says `hasServices`. */
+  service(component: string): ServiceApi
 }
 
 export interface StateCall {
@@ -141,6 +144,8 @@ export function createJobApi(options: JobApiOptions): JobApi {
       const call: Call = { method: 'GET', path, timeoutMs: BYTES_TIMEOUT_MS, maxAnswerBytes: MAX_PLAN_BYTES }
       return (await send(options, call)).bytes
     },
+    service: (component) =>
+      createServiceApi(component, ask, (call, schema) => askUntilAnswered(unstoppable, call, schema)),
   }
 }
 

@@ -141,7 +141,7 @@ function summarize(artifacts: ManifestArtifact[], done: Outcome[]): OperationRes
   )
   return {
     ok: true,
-    message: `${artifacts.length} artifacts are in the install registry, ${bytes} bytes were copied`,
+    message: `${artifacts.length === 1 ? '1 artifact is' : `${artifacts.length} artifacts are`} in the install registry, ${bytes} bytes were copied`,
     data: { artifacts: facts(artifacts, done) },
   }
 }

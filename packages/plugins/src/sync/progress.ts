@@ -39,7 +39,8 @@ export function createProgressTeller(
     },
     finish: async () => {
       await telling
-      say(`${artifacts} artifacts, ${readable(doneBefore + current.done)} in place`, 1)
+      const count = artifacts === 1 ? '1 artifact' : `${artifacts} artifacts`
+      say(`${count}, ${readable(doneBefore + current.done)} in place`, 1)
       await telling
     },
   }

@@ -4,7 +4,7 @@ import { json } from '@tenon/protocol'
 import { z } from 'zod'
 import { waitForHealth } from '../deploy/health.ts'
 import { componentOperation, type Work } from '../deploy/operation.ts'
-import { complaintOf, toolFailed } from '../deploy/run-tool.ts'
+import { complaintOf, toolFailed, type ToolEnd } from '../deploy/run-tool.ts'
 import { isPluginError, PluginError } from '../sdk/errors.ts'
 import type { JobOutputs } from '../sdk/job-api.ts'
 import type { OperationResult } from '../sdk/plugin.ts'
@@ -20,7 +20,7 @@ const FLAGS = ['-input=false', '-no-color', '-auto-approve', '-parallelism=4', '
 export const deploy = componentOperation(terraformConfig, async (work) =>
   withWorkspace(work, async (workspace): Promise<OperationResult> => {
     const { approvedPlan } = work.operation
-    if (approvedPlan === null) await workspace.must(['apply', ...FLAGS, ...varArgs(workspace)])
+    if (approvedPlan === null) await apply(workspace, varArgs(workspace))
     else await applyApproved(work, workspace, approvedPlan)
     const outputs = await outputsOf(workspace)
     const problem = await waitForHealth(work, work.health, {
@@ -50,11 +50,21 @@ async function applyApproved(
 ): Promise<void> {
   const file = join(work.workDir, 'approved.tfplan')
   await writeFile(file, await approvedPlanOf(work, digest), { mode: 0o600 })
-  const args = ['apply', ...FLAGS, file]
+  await apply(workspace, [file], (end) => {
+    if (/saved plan is stale|plan.*stale/i.test(end.stderr)) throw stale(digest, complaintOf(end))
+  })
+}
+
+/** Terraform takes nothing back, so a failure must say that part of the change may be there. */
+async function apply(workspace: Workspace, what: string[], judge?: (end: ToolEnd) => void): Promise<void> {
+  const args = ['apply', ...FLAGS, ...what]
   const end = await workspace.run(args)
   if (end.code === 0) return
-  if (/saved plan is stale|plan.*stale/i.test(end.stderr)) throw stale(digest, complaintOf(end))
-  throw toolFailed({ program: 'terraform', args }, end)
+  judge?.(end)
+  const { code, message, remedy } = toolFailed({ program: 'terraform', args }, end)
+  const stays = 'Nothing is rolled back: what was applied before the error stays, and the state knows it.'
+  const next = 'Correct the module and deploy again, or deploy an earlier build (tenon deploys rollback).'
+  throw new PluginError(code, `${message} ${stays}`, `${next} ${remedy}`)
 }
 
 async function approvedPlanOf(work: Work<TerraformConfig>, digest: string): Promise<Uint8Array> {

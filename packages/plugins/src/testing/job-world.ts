@@ -201,7 +201,7 @@ export function manifestOf(operations: Partial<ManifestOperation>[]): JobManifes
       config: {},
       ...given,
     })),
-    limits: { memoryBytes: 1e9, cpus: 1, pids: 100, timeoutSeconds: 60, graceSeconds: 4 },
+    limits: { memoryBytes: 1e9, cpus: 1, pids: 100, timeoutSeconds: 240, graceSeconds: 4 },
     issuedAt: '2026-11-15T00:00:00.000Z',
     notBefore: '2026-11-15T00:00:00.000Z',
     expiresAt: '2036-11-15T00:00:00.000Z',

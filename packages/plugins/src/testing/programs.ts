@@ -22,6 +22,7 @@ const PLUGINS = {
   docker_build: 'docker-build',
   helm_chart: 'helm-chart',
   kubernetes_manifest: 'kubernetes-manifest',
+  kubernetes_secrets: 'kubernetes-secrets',
   plugin: 'plugin-build',
   pulumi: 'pulumi',
   terraform_module: 'terraform-module',
@@ -86,7 +87,7 @@ export function startProgram(
 export async function until<T>(
   what: string,
   look: () => T | Promise<T>,
-  seconds = 15,
+  seconds = 60,
 ): Promise<NonNullable<T>> {
   const deadline = Date.now() + seconds * 1000
   for (;;) {

@@ -68,6 +68,9 @@ const input = z.strictObject({
   default: json.exactOptional(),
 })
 
+/** Templates, so longer than what Kubernetes takes. */
+const kubernetesPlace = { namespace: z.string().min(1).max(1000), name: z.string().min(1).max(1000) }
+
 const secret = z.strictObject({
   name: partName,
   displayName: words,
@@ -76,7 +79,11 @@ const secret = z.strictObject({
   autoGenerate: z.boolean(),
   format: z.enum(['base64', '']),
   default: z.string().max(100_000).exactOptional(),
-  kubernetes: z.strictObject({ namespace: z.string().max(253), name: z.string().max(253) }).exactOptional(),
+  kubernetes: z.strictObject(kubernetesPlace).exactOptional(),
+  kubernetesTargets: z
+    .array(z.strictObject({ ...kubernetesPlace, key: z.string().min(1).max(253) }))
+    .max(200)
+    .exactOptional(),
 })
 
 const policy = z.strictObject({

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { digest, id, name, partName, timestamp } from '../scalars.ts'
+import { buildableName, digest, id, name, partName, timestamp } from '../scalars.ts'
 import { byId, listOf, page, route } from './route.ts'
 import { buildView } from './views.ts'
 
@@ -7,7 +7,7 @@ const artifactSummary = z.object({
   /** Of the build that made it. */
   id,
   app: name,
-  component: partName,
+  component: buildableName,
   repository: z.string(),
   digest,
   createdAt: timestamp,
@@ -72,7 +72,7 @@ export const artifactRoutes = {
     tag: 'artifacts',
     permission: 'read',
     summary: 'What builds made, newest first.',
-    query: page.extend({ app: name.optional(), component: partName.optional() }),
+    query: page.extend({ app: name.optional(), component: buildableName.optional() }),
     response: listOf(artifactSummary),
   }),
   'artifacts.get': route({

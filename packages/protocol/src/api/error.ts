@@ -15,6 +15,8 @@ export const API_ERRORS = {
   wrong_state: 409,
   no_build: 409,
   no_agent: 409,
+  /** A deploy would run past the plan, the approval or the action before it. */
+  not_approved: 409,
   token_used: 409,
   too_large: 413,
   unsupported_media_type: 415,

@@ -1,7 +1,7 @@
 import { AGENT_ROLES, USER_ROLES } from '@tenon/core'
 import { z } from 'zod'
 import { keyLink } from '../enrol.ts'
-import { digest, id, name, partName, text } from '../scalars.ts'
+import { buildableName, digest, id, name, text } from '../scalars.ts'
 import { app } from './app.ts'
 import { artifactRoutes } from './artifact-routes.ts'
 import { installRoutes } from './install-routes.ts'
@@ -132,11 +132,11 @@ export const routes = {
     tag: 'builds',
     permission: OPERATE,
     summary:
-      'Build components of the newest version, from sources sent before or (null) from where each says.',
+      'Build components, and actions as `action:NAME`, of the newest version, from sources sent before or (null) from where each says.',
     params: byRef,
     body: z.strictObject({
       components: z
-        .array(z.strictObject({ name: partName, source: digest.nullable() }))
+        .array(z.strictObject({ name: buildableName, source: digest.nullable() }))
         .min(1)
         .max(1000),
     }),

@@ -2,7 +2,7 @@ import { AGENT_ROLES, APPROVAL_OPTIONS, JOB_END_REASONS, JOB_KINDS, RUN_KINDS, U
 import { z } from 'zod'
 import { jobOutputs } from '../channel.ts'
 import { planResult } from '../plan-result.ts'
-import { digest, id, jsonObject, name, partName, timestamp } from '../scalars.ts'
+import { buildableName, digest, id, jsonObject, name, partName, timestamp } from '../scalars.ts'
 
 /** What the API shows. Statuses are the words of `core/states.ts`. */
 export const waiting = z.object({
@@ -46,7 +46,8 @@ export const buildView = z.object({
   id,
   app: name,
   appVersion: z.int(),
-  component: partName,
+  /** `action:NAME` for an action. */
+  component: buildableName,
   status: z.enum(['queued', 'running', 'succeeded', 'failed', 'canceled']),
   jobId: id.nullable(),
   artifact: digest.nullable(),
@@ -76,7 +77,14 @@ export const installView = z.object({
   toggles: z.record(z.string(), z.boolean()),
   overrides: z.record(z.string(), jsonObject),
   agent: z
-    .object({ id, connected: z.boolean(), lastSeenAt: timestamp.nullable(), version: z.string() })
+    .object({
+      id,
+      connected: z.boolean(),
+      lastSeenAt: timestamp.nullable(),
+      version: z.string(),
+      /** Since when the customer lets it take no new jobs. */
+      pausedSince: timestamp.nullable(),
+    })
     .nullable(),
   components: z.array(
     z.object({

@@ -23,7 +23,7 @@ export function answerError(
       request,
       new ApiFailure('bad_request', 'the request does not have the right form', {
         problems,
-        remedy: 'See /docs for what this route takes.',
+        remedy: 'Correct what is named here; /docs/ of the server says what this route takes.',
       }),
     )
   }

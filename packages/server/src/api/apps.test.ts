@@ -37,3 +37,17 @@ describe('the versions of an app', () => {
     await expect(missing).rejects.toMatchObject({ code: 'not_found', message: 'app shop has no version 9' })
   })
 })
+
+describe('a list that asks for one app', () => {
+  it('says so when there is none of that name', async () => {
+    const { client } = tenant
+    const { app: shop } = await client.call('apps.sync', { body: { app: app('lists') } })
+    for (const route of ['builds.list', 'installs.list', 'artifacts.list'] as const) {
+      await expect(client.call(route, { query: { app: 'nope' } })).rejects.toMatchObject({
+        code: 'not_found',
+        message: 'there is no app nope',
+      })
+      expect(await client.call(route, { query: { app: shop.name } })).toEqual({ items: [], next: null })
+    }
+  })
+})

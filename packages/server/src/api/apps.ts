@@ -11,6 +11,7 @@ import type { Context } from '../context.ts'
 import { sha256 } from '../crypto.ts'
 import { ApiFailure } from '../errors.ts'
 import { actorOf, type Caller } from '../operations/actor.ts'
+import { requireSoundSchedules, scheduleActions } from '../operations/action-schedules.ts'
 import { cancelLocked } from '../operations/job-control.ts'
 import { createBuilds } from '../operations/create-builds.ts'
 import { requireSoundGraph } from '../operations/create-run.ts'
@@ -65,15 +66,26 @@ export const appHandlers = {
       })
     return { ...versionView(row), app: row.content }
   },
-  'sources.put': async ({ context, body }) => {
+  'sources.put': async ({ context, body, caller }) => {
     try {
-      return await context.registry.storeLayer(
+      const stored = await context.registry.storeLayer(
         SOURCES,
         MEDIA_TYPES.source,
         MEDIA_TYPES.folderLayer,
         body,
         MAX_SOURCE_BYTES,
       )
+      await transact(context, async (tx) =>
+        tx.audit(SERVER_CHAIN, {
+          actor: actorOf(caller),
+          action: 'source.stored',
+          subject: { type: 'artifact', id: `${SOURCES}@${stored.digest}` },
+          outcome: 'ok',
+          manifestDigest: null,
+          details: { size: stored.size },
+        }),
+      )
+      return stored
     } catch (error) {
       if (!(error instanceof LayerTooLarge)) throw error
       throw new ApiFailure('too_large', `a source may have ${MAX_SOURCE_BYTES} bytes`, {
@@ -87,11 +99,11 @@ export const appHandlers = {
     return { builds: await Promise.all(ids.map((id) => buildView(context.db, id))) }
   },
   'builds.list': async ({ context, query }) => {
+    const app = query.app === undefined ? undefined : await findApp(context.db, query.app)
     const rows = await context.db
       .selectFrom('build')
-      .innerJoin('app', 'app.id', 'build.app_id')
       .select('build.id')
-      .$if(query.app !== undefined, (q) => q.where('app.name', '=', query.app!))
+      .$if(app !== undefined, (q) => q.where('build.app_id', '=', app!.id))
       .$if(query.after !== undefined, (q) => q.where('build.id', '<', query.after!))
       .orderBy('build.id', 'desc')
       .limit(query.limit + 1)
@@ -115,6 +127,7 @@ async function syncApp(context: Context, sent: App, caller: Caller) {
   requireSoundText(sent)
   const app = requireSoundTemplates(sent)
   requireSoundGraph(app)
+  requireSoundSchedules(app, context.now())
   const digest = `sha256:${sha256(canonicalBytes(app))}`
   const changed = await transact(context, async (tx) => {
     const types = [...new Set(app.components.map((c) => c.type))]
@@ -156,6 +169,7 @@ async function syncApp(context: Context, sent: App, caller: Caller) {
         created_at: tx.at,
       })
       .execute()
+    await scheduleActions(context, tx, { id: row.id, content: app })
     tx.audit(SERVER_CHAIN, {
       actor: actorOf(caller),
       action: 'app.synced',

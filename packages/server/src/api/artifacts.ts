@@ -4,7 +4,7 @@ import type { Context } from '../context.ts'
 import { collectVendorGarbage } from '../operations/collect-garbage.ts'
 import { retryBuild } from '../operations/create-builds.ts'
 import { describeArtifact } from '../operations/describe-artifact.ts'
-import { buildView } from './apps.ts'
+import { buildView, findApp } from './apps.ts'
 import { notFound, pageOf, type Handlers } from './handler.ts'
 
 const HOUR_MS = 3_600_000
@@ -13,8 +13,9 @@ export const artifactHandlers = {
   'builds.retry': async ({ context, params, caller }) =>
     buildView(context.db, await retryBuild(context, params.id, caller)),
   'artifacts.list': async ({ context, query }) => {
+    const app = query.app === undefined ? undefined : await findApp(context.db, query.app)
     const rows = await artifacts(context)
-      .$if(query.app !== undefined, (q) => q.where('app.name', '=', query.app!))
+      .$if(app !== undefined, (q) => q.where('app.id', '=', app!.id))
       .$if(query.component !== undefined, (q) => q.where('build.component', '=', query.component!))
       .$if(query.after !== undefined, (q) => q.where('build.id', '<', query.after!))
       .orderBy('build.id', 'desc')

@@ -18,7 +18,9 @@ export const deployHandlers = {
     const decide = (app: App): Decision => {
       if (app.actions?.some(({ name }) => name === params.name))
         return { kind: 'action', action: params.name }
-      throw new ApiFailure('not_found', `app ${app.name} has no action ${params.name}`)
+      throw new ApiFailure('not_found', `app ${app.name} has no action ${params.name}`, {
+        remedy: knownNames('action', app.actions ?? []),
+      })
     }
     return startRun(context, { install, decide, by: byCaller(caller) })
   },
@@ -64,6 +66,11 @@ async function createDeploy({ context, params, body, caller }: Call<'deploys.cre
   return (await runView(context.db, runId))!
 }
 
+function knownNames(what: string, parts: readonly { name: string }[]): string {
+  const names = parts.map(({ name }) => name)
+  return names.length === 0 ? `It has no ${what}s.` : `It has: ${names.join(', ')}.`
+}
+
 /** Everything that is not switched off, or what is named; naming what is off or unknown is a mistake. */
 function wantedComponents(
   app: App,
@@ -74,7 +81,9 @@ function wantedComponents(
   const off = disabledComponents(app, toggles)
   const unknown = (named ?? []).filter((name) => !all.includes(name))
   if (unknown.length > 0)
-    throw new ApiFailure('not_found', `app ${app.name} has no component ${unknown.join(', ')}`)
+    throw new ApiFailure('not_found', `app ${app.name} has no component ${unknown.join(', ')}`, {
+      remedy: knownNames('component', app.components),
+    })
   const disabled = (named ?? []).filter((name) => off.has(name))
   if (disabled.length > 0)
     throw new ApiFailure('wrong_state', `switched off on this install: ${disabled.join(', ')}`, {

@@ -53,6 +53,7 @@ export async function installView(db: Db, id: string) {
           connected: agent.session_id !== null,
           lastSeenAt: agent.last_seen_at,
           version: agent.version,
+          pausedSince: agent.paused_at,
         }
       : null,
     components: components.map((c) => ({

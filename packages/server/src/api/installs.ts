@@ -1,5 +1,6 @@
 import { ApiFailure } from '../errors.ts'
 import { actorOf, byCaller } from '../operations/actor.ts'
+import { scheduleActions } from '../operations/action-schedules.ts'
 import { createRun, newestVersion } from '../operations/create-run.ts'
 import { createJoinToken } from '../operations/join-tokens.ts'
 import { requireInputs, requireToggles, updateInstall } from '../operations/update-install.ts'
@@ -13,11 +14,11 @@ const JOIN_TOKEN_SECONDS = 3600
 
 export const installHandlers = {
   'installs.list': async ({ context, query }) => {
+    const app = query.app === undefined ? undefined : await findApp(context.db, query.app)
     const rows = await context.db
       .selectFrom('install')
-      .innerJoin('app', 'app.id', 'install.app_id')
       .select(['install.id'])
-      .$if(query.app !== undefined, (q) => q.where('app.name', '=', query.app!))
+      .$if(app !== undefined, (q) => q.where('install.app_id', '=', app!.id))
       .$if(query.after !== undefined, (q) => q.where('install.id', '>', query.after!))
       .orderBy('install.id')
       .limit(query.limit + 1)
@@ -135,6 +136,9 @@ async function createInstall({ context, body, caller }: Call<'installs.create'>)
       manifestDigest: null,
       details: { name: body.name, app: app.name, sandbox: body.sandbox.type },
     })
+    // Read again: the row that refers to the app keeps newer versions out from here on.
+    const { content: scheduled } = await newestVersion(tx, app.id)
+    await scheduleActions(context, tx, { id: app.id, content: scheduled }, install.id)
     return {
       id: install.id,
       runId: await createRun(context, tx, {

@@ -7,6 +7,7 @@ import { newKeyRow } from '../keys.ts'
 import { actorOf } from '../operations/actor.ts'
 import { chainOf } from '../operations/audit-chains.ts'
 import { createJoinToken } from '../operations/join-tokens.ts'
+import { signArtifactsAgain } from '../operations/sign-artifacts-again.ts'
 import type { Db } from '../store/database.ts'
 import type { Database } from '../store/schema.ts'
 import { transact } from '../store/transaction.ts'
@@ -37,6 +38,7 @@ export const serverHandlers = {
       tx.nudge('keys')
     })
     await context.keys.reload()
+    await signArtifactsAgain(context)
     return { keys: context.keys.links() }
   },
 

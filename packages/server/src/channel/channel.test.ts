@@ -230,6 +230,19 @@ describe('events', () => {
     await again.close()
   })
 
+  it('tell in the install since when the customer has paused its agent', async () => {
+    const agent = await activeInstall(tenant, 'paused')
+    const pausedSince = async () =>
+      (await tenant.client.call('installs.get', { params: { ref: 'paused' } })).agent?.pausedSince
+    const at = '2026-11-15T12:00:00.000Z'
+    for (const [index, action] of (['agent.paused', 'agent.swept', 'agent.resumed'] as const).entries()) {
+      agent.send(event(agent, index + 1, { action, at }))
+      await agent.next('event.ack', (f) => f.seq === index + 1)
+      expect(await pausedSince()).toBe(action === 'agent.resumed' ? null : at)
+    }
+    await agent.close()
+  })
+
   it('that another signed are not taken', async () => {
     const agent = await idleAgent(tenant)
     agent.send({ ...event(agent, 1), signature: 'AAAA' })
@@ -317,64 +330,6 @@ describe('logs', () => {
     await agent.next('log.ack', (f) => f.stream === 11 && f.offset > before)
     expect((await stored()).subarray(before).toString()).toBe('from the new one')
     agent.send({ type: 'log.end', stream: 11, bytes: before + 16 })
-  })
-})
-
-describe('secrets', () => {
-  it('are delivered, their ciphertext is gone afterwards, and only the newest of two arrives', async () => {
-    const agent = await activeInstall(tenant, 'secretive')
-    const { identity } = agent
-    await agent.close()
-    await until('away', async () => {
-      const { agent: shown } = await tenant.client.call('installs.get', { params: { ref: 'secretive' } })
-      return shown?.connected === false
-    })
-    const put = (value: string) =>
-      tenant.client.call('secrets.put', {
-        params: { ref: 'secretive', name: 'password' },
-        body: { ciphertext: Buffer.from(value).toString('base64') },
-      })
-    expect(await put('sealed once')).toMatchObject({ version: 1, delivered: false })
-    expect(await put('sealed twice')).toMatchObject({ version: 2, delivered: false })
-    const back = await connectAgent(tenant.url, identity)
-    const frame = await back.next('secret.deliver')
-    expect(Buffer.from(frame.ciphertext, 'base64').toString()).toBe('sealed twice')
-    expect(back.frames.filter((f) => f.type === 'secret.deliver')).toHaveLength(1)
-    back.send({ type: 'secret.stored', secretId: frame.secretId, ok: true, message: '' })
-    const list = () => tenant.client.call('secrets.list', { params: { ref: 'secretive' } })
-    await until('delivered', async () => (await list()).items[0]?.delivered)
-    const { rows } = await tenant.context.pool.query('select length(ciphertext) as bytes from install_secret')
-    expect(rows.map((row) => row.bytes)).toEqual([0])
-    const audit = await auditOf(tenant, identity.installId!, 'password')
-    expect(audit).toEqual(['secret.set ok', 'secret.set ok', 'secret.delivered ok'])
-    await back.close()
-  })
-
-  it('that an agent cannot store are shown with its reason, audited once, and not sent over and over', async () => {
-    const agent = await activeInstall(tenant, 'unable')
-    const params = { ref: 'unable', name: 'password' }
-    await tenant.client.call('secrets.put', { params, body: { ciphertext: 'AAAA' } })
-    const { secretId } = await agent.next('secret.deliver')
-    const refuse = () => agent.send({ type: 'secret.stored', secretId, ok: false, message: 'no space left' })
-    refuse()
-    const shown = async () => (await tenant.client.call('secrets.list', { params })).items[0]
-    await until('the reason', async () => (await shown())?.problem === 'no space left')
-    expect(await shown()).toMatchObject({ delivered: false })
-    refuse()
-    await agent.close()
-    const back = await connectAgent(tenant.url, agent.identity)
-    await tenant.context.pool.query(
-      `update install_secret set refused_at = refused_at - interval '1 hour' where id = ${secretId}`,
-    )
-    tenant.context.hub.nudge([`agent:${agent.identity.agentId}`])
-    await back.next('secret.deliver')
-    expect(back.frames.filter((f) => f.type === 'secret.deliver')).toHaveLength(1)
-    back.send({ type: 'secret.stored', secretId, ok: true, message: '' })
-    await until('delivered', async () => (await shown())?.delivered)
-    expect(await shown()).toMatchObject({ problem: null })
-    const audit = await auditOf(tenant, agent.identity.installId!, 'password')
-    expect(audit).toEqual(['secret.set ok', 'secret.refused failed', 'secret.delivered ok'])
-    await back.close()
   })
 })
 

@@ -15,8 +15,9 @@ import type { WebSocket } from 'ws'
 import type { Context } from '../context.ts'
 import { type Challenge, type OpenedSession } from '../operations/open-session.ts'
 import { isDatabaseAway, isUnstorable } from '../store/database.ts'
-import { createDispatcher, type Places } from './dispatcher.ts'
+import { Dispatcher } from './dispatcher.ts'
 import { answerHeartbeat, handleFrame } from './frames.ts'
+import type { Places } from './places.ts'
 import type { Session } from './session.ts'
 import { forgetSession, type Sessions } from './sessions.ts'
 
@@ -201,6 +202,7 @@ export class Connection {
 
   #sessionOf(agentId: string, opened: Omit<OpenedSession, 'verdicts'>, places: Places): Session {
     const send = (frame: ServerFrame) => this.send(frame)
+    const wire = { send, redial: (message: string) => this.reject('busy', message) }
     return {
       ...opened,
       agentId,
@@ -209,7 +211,7 @@ export class Connection {
       announceKeys: () => this.announceKeys(),
       heardAt: () => this.#heardAt,
       sinks: new Map(),
-      dispatcher: createDispatcher(this.#context, this.#sessions.desk, opened, agentId, places, send),
+      dispatcher: new Dispatcher(this.#context, this.#sessions.desk, { ...opened, agentId }, places, wire),
     }
   }
 

@@ -78,7 +78,7 @@ async function jobFinished(
 ): Promise<void> {
   if (report.agentId !== session.agentId) return session.reject('bad_frame', 'a report names another agent')
   session.dispatcher.heard(report.jobId)
-  const agent = { id: session.agentId, publicKey: session.publicKey }
+  const agent = { id: session.agentId, publicKey: session.publicKey, installId: session.installId }
   const verdict = await sessions.desk.finish({ agent, report, signature })
   if (!verdict.settled) return session.reject('bad_signature', verdict.message)
   session.dispatcher.release(report.jobId)
@@ -133,7 +133,7 @@ async function agentEvent(
   const { heads } = await transactWithHeads(context, async (tx) => {
     const moved = await tx.db
       .updateTable('agent')
-      .set({ event_seq: event.seq })
+      .set({ event_seq: event.seq, ...pauseOf(event) })
       .where('id', '=', session.agentId)
       .where('event_seq', '<', event.seq)
       .returning('id')
@@ -153,6 +153,11 @@ async function agentEvent(
     seq: event.seq,
     auditHead: headFor(session, heads.get(session.installId ?? '') ?? null),
   })
+}
+
+function pauseOf({ action, at }: AgentEvent): { paused_at?: string | null } {
+  if (action === 'agent.paused') return { paused_at: at }
+  return action === 'agent.resumed' ? { paused_at: null } : {}
 }
 
 function isBadNews({ action, details }: AgentEvent): boolean {

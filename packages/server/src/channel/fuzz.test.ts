@@ -111,7 +111,7 @@ it('10,000 frames of any kind leave the server serving and its state sound', asy
     }
     now.sendRaw('{"type":"heartbeat","running":0,"outboxBytes":0,"dropped":0}')
     const seen = now.frames.length
-    await until('an answer', () => !now.isOpen() || now.frames.slice(seen).some(isAnswer), 15_000)
+    await until('an answer', () => !now.isOpen() || now.frames.slice(seen).some(isAnswer))
   }
   expect(connections).toBeGreaterThan(10)
   await tenant.assertSound()
@@ -126,7 +126,7 @@ it('10,000 frames of any kind leave the server serving and its state sound', asy
   await working
   expect(await auditProblems(tenant)).toEqual([])
   await tenant.assertSound()
-}, 60_000)
+}, 300_000)
 
 function isAnswer(frame: { type: string }): boolean {
   return frame.type === 'heartbeat.ack' || frame.type === 'reject'

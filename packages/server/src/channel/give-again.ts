@@ -15,6 +15,8 @@ export async function giveAgain(context: Context, sessions: readonly Session[]):
   if (overdue.length === 0) return
   const waiting = await stillAssigned(context, overdue)
   for (const { session, job } of overdue) {
+    // It may have spoken while the database was asked.
+    if (!session.dispatcher.isUnheard(job.id)) continue
     if (waiting.has(leaseOf(session.agentId, job))) session.dispatcher.give(job)
     else session.dispatcher.heard(job.id)
   }

@@ -6,9 +6,10 @@ import { isDatabaseAway } from '../store/database.ts'
 import { expireLeases } from '../store/leases.ts'
 import { transact } from '../store/transaction.ts'
 import { checkDrift } from './drift.ts'
+import { startDueActions } from './due-actions.ts'
+import { createProcessWatch } from './processes.ts'
 import { sealServerChain } from './seal.ts'
-
-const PROCESS_DEAD_SECONDS = 20
+import { createSignatureWatch } from './signatures.ts'
 
 /** What each server process does again and again. Any number of processes may do it at once. */
 export function startLoops(context: Context, sessions: Sessions): { stop(): Promise<void> } {
@@ -20,7 +21,9 @@ export function startLoops(context: Context, sessions: Sessions): { stop(): Prom
     every(context, 'poll', 3_000, () => poll(context, sessions)),
     every(context, 'retries', 1_000, () => retryDueSteps(context)),
     every(context, 'drift', 10_000, () => checkDrift(context)),
-    every(context, 'processes', 5_000, () => watchProcesses(context, sessions)),
+    every(context, 'actions', 5_000, () => startDueActions(context)),
+    every(context, 'signatures', 15_000, createSignatureWatch(context)),
+    every(context, 'processes', 5_000, createProcessWatch(context, sessions)),
   ]
   return { stop: async () => void (await Promise.all(loops.map((loop) => loop.stop()))) }
 }
@@ -92,32 +95,6 @@ async function retryDueSteps(context: Context): Promise<void> {
       if (run) await advance(context, tx, run)
     })
   }
-}
-
-/** An agent whose session or server process died is not connected any more, whatever its row says. */
-async function watchProcesses(context: Context, sessions: Sessions): Promise<void> {
-  const at = new Date(context.now()).toISOString()
-  const dead = new Date(context.now() - PROCESS_DEAD_SECONDS * 1000).toISOString()
-  await context.db
-    .insertInto('server_process')
-    .values({ id: context.processId, started_at: at, seen_at: at })
-    .onConflict((c) => c.column('id').doUpdateSet({ seen_at: at }))
-    .execute()
-  await context.db.deleteFrom('server_process').where('seen_at', '<', dead).execute()
-  await context.db
-    .updateTable('agent')
-    .set({ session_id: null, process_id: null })
-    .where('process_id', 'is not', null)
-    .where((eb) =>
-      eb.or([
-        eb('process_id', 'not in', eb.selectFrom('server_process').select('id')),
-        eb.and([
-          eb('process_id', '=', context.processId),
-          sql<boolean>`session_id <> all(${sessions.sessionIds()})`,
-        ]),
-      ]),
-    )
-    .execute()
 }
 
 function every(

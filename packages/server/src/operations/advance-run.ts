@@ -174,7 +174,7 @@ async function planAgain(context: Context, tx: Tx, run: Run): Promise<void> {
     .executeTakeFirstOrThrow()
   const install = await tx.db
     .selectFrom('install')
-    .select(['id', 'sandbox_type'])
+    .select(['id', 'app_id'])
     .where('id', '=', run.install_id)
     .executeTakeFirstOrThrow()
   await tx.db.deleteFrom('step').where('run_id', '=', run.id).execute()

@@ -17,6 +17,7 @@ import { toSignedEntity, toTrustMaterial, Verifier } from '@sigstore/verify'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { verify } from '../crypto.ts'
 import { entriesOf } from '../testing/audit.ts'
+import { readBundle } from './describe-artifact.ts'
 import { MANIFEST, rawRegistry } from '../testing/raw-registry.ts'
 import {
   connectAgent,
@@ -174,7 +175,7 @@ describe('the signature of an artifact', () => {
     expect(await ask(build.job, wanted(build.artifact.digest))).toMatchObject({ type: 'credential.refused' })
   })
 
-  it('is there for the plugins that the server brings, once, also after a rotation of the keys', async () => {
+  it('is there for the plugins that the server brings, once for each key', async () => {
     const { storage } = tenant.context.registry
     const { rows } = await tenant.context.pool.query<{ repository: string; digest: `sha256:${string}` }>(
       'select repository, digest from plugin',
@@ -195,8 +196,42 @@ describe('the signature of an artifact', () => {
     expect(await bundlesOf()).toEqual(expected)
     await tenant.client.call('keys.rotate', {})
     const another = await tenant.another()
-    expect((await bundlesOf()).map((list) => list.length)).toEqual(rows.map(() => 2))
+    expect((await bundlesOf()).map((list) => list.length)).toEqual(rows.map(() => 4))
     await another.stop()
+  })
+
+  it('is renewed by a rotation, so that an install that enrols later can sync what was built before', async () => {
+    const build = await building('long before')
+    const { bundles, subject } = await attested(build)
+    for (const { predicateType, text } of bundles)
+      await build.registry.push(REPOSITORY, text, {
+        artifactType: BUNDLE,
+        subject,
+        annotations: { [BUNDLE_ANNOTATIONS.predicateType]: predicateType },
+      })
+    await end(build.job, { digest: build.artifact.digest, repository: REPOSITORY })
+    await tenant.client.call('keys.rotate', {})
+    const { keyId, key } = tenant.context.keys.current()
+    // A join token names the newest key, and only keys that it vouches for are trusted besides.
+    const links = (await tenant.client.call('server.info', {})).keys
+    const pinned = extendPinnedKeys(new Map([[keyId, key.publicKey]]), links, verify)
+    expect([...pinned.keys()]).toEqual([keyId])
+    const { rows } = await tenant.context.pool.query<{ repository: string; digest: `sha256:${string}` }>(
+      'select repository, digest from plugin',
+    )
+    const { storage } = tenant.context.registry
+    const digest = build.artifact.digest as `sha256:${string}`
+    for (const one of [...rows, { repository: REPOSITORY, digest }]) {
+      const vouched = new Set<string>()
+      for (const referrer of await storage.listReferrers(one.repository, one.digest)) {
+        const text = await readBundle(storage, one.repository, referrer.digest)
+        const check = checkBundle(text ?? '', one.digest, pinned, verify)
+        if (check.ok) vouched.add(check.predicateType)
+      }
+      expect([...vouched].toSorted()).toEqual([PREDICATES.signature, PREDICATES.provenance].toSorted())
+    }
+    const audit = (await entriesOf(tenant, 'server')).map((entry) => entry.body)
+    expect(audit.some((body) => body.includes('the keys were rotated') && body.includes(digest))).toBe(true)
   })
 
   it('by a newer key is trusted through the chain, and so is one by an older key', async () => {

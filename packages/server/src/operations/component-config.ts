@@ -2,6 +2,7 @@ import {
   canonicalText,
   documentDigest,
   effectiveInputs,
+  kubernetesTargets,
   usesOf,
   type App,
   type AppSecret,
@@ -69,9 +70,35 @@ export function actionConfig(subject: ConfigSubject, name: string): ComponentJob
   })
 }
 
+/** The same for the secrets that the install's cluster keeps: their names, and where each goes. */
+export function secretsConfig(subject: ConfigSubject): ComponentJobConfig {
+  const targets = kubernetesTargets(subject.app).map(({ secret, namespace, name, key }) => ({
+    secret: secret.name,
+    required: secret.required,
+    isEncoded: secret.format === 'base64',
+    namespace,
+    name,
+    key,
+  }))
+  return jobConfig(subject, {
+    config: { targets },
+    type: 'kubernetes_secrets',
+    dependencies: [],
+    declared: [...new Set(targets.map(({ secret }) => secret))],
+    overrides: {},
+    health: null,
+    policies: [],
+  })
+}
+
 /** Names what a deploy of a component is made of besides its artifact, so that a change of it shows. */
 export function configDigest(subject: ConfigSubject, component: Component): string {
-  const { component: config, inputs, overrides } = componentConfig(subject, component)
+  return digestOfConfig(componentConfig(subject, component))
+}
+
+/** The same of what a job was told. */
+export function digestOfConfig(told: { [key: string]: Json }): string {
+  const { component: config, inputs, overrides } = told as ComponentJobConfig
   const used = usesOf({ config, overrides }).inputs
   const read = Object.entries(inputs).filter(([name]) => isUsed(used, name))
   return documentDigest(canonicalText({ config, inputs: Object.fromEntries(read), overrides }), sha256)

@@ -1,12 +1,12 @@
-import { SERVER_CHAIN, type Component, type Json } from '@tenon/core'
+import { buildables, SERVER_CHAIN, type Buildable, type Json } from '@tenon/core'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { actorOf, type Caller } from './actor.ts'
 import { createJob } from './create-job.ts'
-import { loadPlugins, pluginFor, type Plugins } from './manifests.ts'
+import { loadPlugins, pluginFor, poolOf, type Plugins } from './manifests.ts'
 
-/** One build, one job, per component of the app's newest version, from a source sent before or from where it says. */
+/** One build, one job, per component (or built action) of the app's newest version, from a source sent before or from where it says. */
 export async function createBuilds(
   context: Context,
   app: { id: string; name: string },
@@ -20,19 +20,23 @@ export async function createBuilds(
       .where('app_id', '=', app.id)
       .orderBy('number', 'desc')
       .executeTakeFirstOrThrow()
-    const plugins = await loadPlugins(tx)
+    const [plugins] = await Promise.all([
+      loadPlugins(tx),
+      tx.seats.confirm(
+        tx.db,
+        wanted.map(() => poolOf('build', null)),
+      ),
+    ])
+    const known = buildables(version.content)
     const ids: string[] = []
     for (const { name, source } of wanted) {
-      const component = version.content.components.find((c) => c.name === name)
-      if (!component)
-        throw new ApiFailure('not_found', `app ${app.name} has no component ${name}`, {
-          remedy: 'Sync the app first: `tenon apps sync`.',
-        })
-      if (source === null && component.source?.kind === 'folder')
+      const buildable = known.find((each) => each.name === name)
+      if (!buildable) throw notBuildable(app.name, name)
+      if (source === null && buildable.source?.kind === 'folder')
         throw new ApiFailure('bad_request', `the source of ${name} was not sent`, {
           remedy: 'Send it first with `PUT /api/v1/sources`, as `tenon builds create` does.',
         })
-      ids.push(createBuild(context, tx, app, version.id, component, source, plugins, caller))
+      ids.push(createBuild(context, tx, app, version.id, buildable, source, plugins, caller))
     }
     return ids
   })
@@ -54,19 +58,29 @@ export async function retryBuild(context: Context, id: string, caller: Caller): 
       throw new ApiFailure('wrong_state', `this build is ${build.status}`, {
         remedy: 'Only what failed or was canceled is built again; otherwise: `tenon builds create`.',
       })
-    const component = build.content.components.find(({ name }) => name === build.component)!
+    const buildable = buildables(build.content).find(({ name }) => name === build.component)!
     const app = { id: build.app_id, name: build.name }
-    const plugins = await loadPlugins(tx)
+    const [plugins] = await Promise.all([loadPlugins(tx), tx.seats.confirm(tx.db, [poolOf('build', null)])])
     return createBuild(
       context,
       tx,
       app,
       build.app_version_id,
-      component,
+      buildable,
       build.source_digest,
       plugins,
       caller,
     )
+  })
+}
+
+function notBuildable(app: string, name: string): ApiFailure {
+  if (!name.startsWith('action:'))
+    return new ApiFailure('not_found', `app ${app} has no component ${name}`, {
+      remedy: 'Sync the app first: `tenon apps sync`.',
+    })
+  return new ApiFailure('not_found', `app ${app} has nothing to build for ${name}`, {
+    remedy: 'Only an action with a step in a repository is built. Sync the app first: `tenon apps sync`.',
   })
 }
 
@@ -77,7 +91,7 @@ function createBuild(
   tx: Tx,
   app: { id: string; name: string },
   versionId: string,
-  component: Component,
+  buildable: Buildable,
   source: string | null,
   plugins: Plugins,
   caller: Caller,
@@ -88,7 +102,7 @@ function createBuild(
       id,
       app_id: app.id,
       app_version_id: versionId,
-      component: component.name,
+      component: buildable.name,
       status: 'queued',
       source_digest: source,
       created_at: tx.at,
@@ -101,18 +115,19 @@ function createBuild(
       kind: 'build',
       role: 'build',
       installId: null,
+      limits: { timeoutSeconds: buildable.timeoutSeconds },
       operations: [
         {
           operation: 'build',
-          plugin: pluginFor(plugins, component.type),
-          component: component.name,
+          plugin: pluginFor(plugins, buildable.type),
+          component: buildable.component,
           artifacts: source === null ? [] : [{ name: 'source', repository: 'tenon/sources', digest: source }],
           approvedPlan: null,
           config: {
-            component: component.config,
-            repository: `apps/${app.name}/${component.name}`,
-            source: (component.source ?? null) as Json,
-            images: component.settings?.images ?? [],
+            component: buildable.config,
+            repository: `apps/${app.name}/${buildable.path}`,
+            source: buildable.source as Json,
+            images: buildable.images,
           },
         },
       ],
@@ -126,7 +141,7 @@ function createBuild(
     subject: { type: 'build', id },
     outcome: 'ok',
     manifestDigest: null,
-    details: { app: app.name, component: component.name, source },
+    details: { app: app.name, component: buildable.name, source },
   })
   return id
 }

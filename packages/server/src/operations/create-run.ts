@@ -4,6 +4,8 @@ import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
 import { activateNext } from './advance-run.ts'
 import type { Decider } from './actor.ts'
+import { requireBuiltActions } from './action-builds.ts'
+import { newestBuilds } from './newest-builds.ts'
 import { planSteps } from './plan-steps.ts'
 
 export interface RunRequest {
@@ -34,6 +36,7 @@ export async function createRun(context: Context, tx: Tx, request: RunRequest): 
     })
     .execute()
   const steps = await planSteps(context, tx, id, install, decision, app)
+  if (decision.kind !== 'teardown' && decision.kind !== 'deprovision') requireBuiltActions(app, steps)
   const deployed = steps.filter((s) => s.kind === 'deploy').map((s) => s.component!)
   await createDeploys(context, tx, request, id, deployed)
   tx.audit(install.id, {
@@ -88,37 +91,6 @@ async function createDeploys(
         created_at: tx.at,
       })),
     )
-    .execute()
-}
-
-export function newestBuilds(
-  tx: Tx,
-  appId: string,
-  components: string[],
-  named: { [component: string]: string } = {},
-) {
-  const given = Object.keys(named).filter((component) => components.includes(component))
-  return tx.db
-    .selectFrom('build')
-    .distinctOn('component')
-    .select(['id', 'component', 'artifact_repository', 'artifact_digest'])
-    .where('app_id', '=', appId)
-    .where('component', 'in', components)
-    .where('status', '=', 'succeeded')
-    .$if(given.length > 0, (q) =>
-      q.where((eb) =>
-        eb.or([
-          eb('component', 'not in', given),
-          eb(
-            'id',
-            'in',
-            given.map((name) => named[name]!),
-          ),
-        ]),
-      ),
-    )
-    .orderBy('component')
-    .orderBy('id', 'desc')
     .execute()
 }
 

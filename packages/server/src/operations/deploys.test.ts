@@ -1,65 +1,23 @@
 import type { App, Component, JobManifest } from '@tenon/core'
-import { componentJobConfig, type JobReport, type PlanResult } from '@tenon/protocol'
+import { componentJobConfig, type PlanResult } from '@tenon/protocol'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { until } from '../testing/until.ts'
-import { activeInstall, builtApp, component, ended, workAll } from '../testing/world.ts'
-import type { TestAgent } from '../testing/test-agent.ts'
-
-const PLAN = `sha256:${'b'.repeat(64)}`
-const plan = (changes: Partial<PlanResult> = {}): PlanResult => ({
-  digest: PLAN,
-  hasChanges: true,
-  healthy: true,
-  counts: { create: 1, update: 0, delete: 0 },
-  changes: [{ action: 'create', address: 'thing.a' }],
-  isCut: false,
-  findings: [],
-  ...changes,
-})
-const planned = (name: string, rest: Partial<Component> = {}): Component => ({
-  ...component(name),
-  type: 'planned',
-  ...rest,
-})
+import { action, planned, plannedWorld, runsOf } from '../testing/planned-world.ts'
+import { component, PLAN, plan } from '../testing/world.ts'
 
 describe('deploys that are planned first', () => {
   let server: TestTenant
-  let count = 0
 
   beforeAll(async () => {
     server = await startTestTenant()
   })
   afterAll(() => server.stop())
 
-  /** An install on which everything is deployed, and an agent that goes on answering. */
-  const world = async (components: Component[], rest: Partial<App> = {}) => {
-    const name = `p${++count}`
-    await builtApp(server, name, components, rest)
-    const agent = await activeInstall(server, name, name)
-    const seen: JobManifest[] = []
-    let decide: (manifest: JobManifest) => Partial<JobReport> = () => ({})
-    const working = workAll(agent, (manifest) => {
-      seen.push(manifest)
-      return manifest.kind === 'plan' ? { result: { plan: plan() }, ...decide(manifest) } : decide(manifest)
-    })
-    return {
-      name,
-      seen,
-      answer: (how: typeof decide) => (decide = how),
-      deploy: (body: { components?: string[]; changed?: boolean } = {}) =>
-        server.client.call('deploys.create', { params: { ref: name }, body }),
-      close: () => closing(agent, working),
-    }
-  }
-  const closing = async (agent: TestAgent, working: Promise<void>) => {
-    await agent.close()
-    await working
-  }
-  const run = (id: string) => server.client.call('runs.get', { params: { id } })
-  const stepOf = async (id: string, key: string) => (await run(id)).steps.find((s) => s.key === key)!
-  const statuses = async (id: string) =>
-    Object.fromEntries((await ended(server.client, id)).steps.map((s) => [s.key, s.status]))
+  const world = (components: Component[], rest: Partial<App> = {}) => plannedWorld(server, components, rest)
+  const run = (id: string) => runsOf(server).run(id)
+  const stepOf = (id: string, key: string) => runsOf(server).stepOf(id, key)
+  const statuses = (id: string) => runsOf(server).statuses(id)
 
   it('apply exactly the plan that was made', async () => {
     const w = await world([planned('db')])
@@ -155,7 +113,7 @@ describe('deploys that are planned first', () => {
     const denied = await w.deploy()
     expect(await statuses(denied.id)).toMatchObject({ 'plan:db': 'failed', 'deploy:db': 'canceled' })
     await w.close()
-  }, 30_000)
+  })
 
   it('go on without a step that somebody skips, and roll back to an earlier build', async () => {
     const w = await world([component('db'), component('web', ['db'])])
@@ -236,10 +194,10 @@ describe('deploys that are planned first', () => {
       const { components } = await server.client.call('installs.get', { params: { ref: w.name } })
       return components[0]!.drift
     }
-    const found = await until('the drift', drift, 30_000)
+    const found = await until('the drift', drift)
     expect(found.plan.changes[0]?.address).toBe('thing.a')
     w.answer((m) => (m.kind === 'plan' ? { result: { plan: plan({ hasChanges: false }) } } : {}))
-    await until('its end', async () => (await drift()) === null, 30_000)
+    await until('its end', async () => (await drift()) === null)
     const { install } = { install: await server.client.call('installs.get', { params: { ref: w.name } }) }
     const { entries } = await server.client.call('audit.entries', {
       params: { chain: install.id },
@@ -249,16 +207,74 @@ describe('deploys that are planned first', () => {
     expect(actions).toContain('component.drifted')
     expect(actions).toContain('component.drift_gone')
     await w.close()
-  }, 90_000)
+  })
+
+  it('run one action for two triggers, and actions of inputs though no component reads them', async () => {
+    const input = { displayName: '', description: '', group: '', required: false, internal: false } as const
+    const w = await world([component('db')], {
+      inputs: [
+        { ...input, name: 'size', type: 'number', default: 1, sensitive: false, userConfigurable: true },
+      ],
+      actions: [
+        action('twice', [{ type: 'post-deploy-all-components' }, { type: 'post-provision' }]),
+        action('typed', [{ type: 'post-update-inputs' }]),
+      ],
+    })
+    const { items } = await server.client.call('runs.list', { query: { install: w.name } })
+    const provision = items.find(({ kind }) => kind === 'provision')!
+    expect(await statuses(provision.id)).toMatchObject({
+      'action:twice@post-deploy-all-components': 'succeeded',
+      'action:twice@post-provision': 'succeeded',
+    })
+    const body = { inputs: { size: 2 } }
+    const { runs } = await server.client.call('installs.update', { params: { ref: w.name }, body })
+    expect(await statuses(runs[0]!.id)).toEqual({ sync: 'succeeded', 'action:typed': 'succeeded' })
+    await w.close()
+  })
+
+  it('put secrets into the cluster first, and take them out last, by name alone', async () => {
+    const secret = {
+      displayName: '',
+      description: '',
+      required: true,
+      autoGenerate: false,
+      format: '' as const,
+    }
+    const places = [{ namespace: 'other', name: 'key', key: 'token' }]
+    const w = await world([component('db')], {
+      secrets: [
+        { ...secret, name: 'key', kubernetes: { namespace: 'shop', name: 'key' }, kubernetesTargets: places },
+        { ...secret, name: 'unsynced' },
+      ],
+    })
+    const id = (await w.deploy()).id
+    expect(await statuses(id)).toMatchObject({
+      sync: 'succeeded',
+      secrets: 'succeeded',
+      'deploy:db': 'succeeded',
+    })
+    const made = w.seen.findLast(({ operations }) => operations[0]?.plugin.name === 'kubernetes_secrets')!
+    expect(made).toMatchObject({ kind: 'deploy', operations: [{ operation: 'deploy', component: null }] })
+    const config = componentJobConfig.parse(made.operations[0]?.config)
+    expect(config.secrets).toEqual(['key'])
+    expect(config.component['targets']).toEqual([
+      { secret: 'key', required: true, isEncoded: false, namespace: 'shop', name: 'key', key: 'value' },
+      { secret: 'key', required: true, isEncoded: false, namespace: 'other', name: 'key', key: 'token' },
+    ])
+    const synced = w.seen.find(({ kind, operations }) => kind === 'sync' && operations[0]?.component === null)
+    expect(synced?.operations[0]?.artifacts.map(({ repository }) => repository)).toEqual([
+      'tenon/plugins/kubernetes_secrets',
+    ])
+    const down = await server.client.call('installs.teardown', { params: { ref: w.name }, body: {} })
+    expect(await statuses(down.id)).toMatchObject({
+      'destroy:db': 'succeeded',
+      'secrets-destroy': 'succeeded',
+    })
+    expect(w.seen.at(-1)).toMatchObject({ kind: 'destroy', operations: [{ operation: 'destroy' }] })
+    await w.close()
+  })
 
   it('run an action on its own and around a deploy', async () => {
-    const action = (name: string, triggers: NonNullable<App['actions']>[number]['triggers']) => ({
-      name,
-      timeoutSeconds: 30,
-      dependencies: [],
-      triggers,
-      steps: [{ name: 'say', inlineContents: 'echo {{ .nuon.components.db.outputs.url }}' }],
-    })
     const w = await world([component('db')], {
       actions: [action('check', [{ type: 'post-deploy-component', component: 'db' }]), action('by-hand', [])],
     })

@@ -3,13 +3,13 @@ import type { JobReport } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
 import { transactWithHeads, type Tx } from '../store/transaction.ts'
-import { chainOf } from './audit-chains.ts'
+import { chainOf, concerns } from './audit-chains.ts'
 import { lockJobs, settleJobs, type LockedJob, type Settlement } from './settle-job.ts'
 import { startedFact, startJobs, type Started } from './start-jobs.ts'
 
 /** An agent's signed word on how a job ended. */
 export interface Finished {
-  agent: { id: string; publicKey: string }
+  agent: { id: string; publicKey: string; installId: string | null }
   report: JobReport
   signature: string
 }
@@ -64,17 +64,18 @@ async function applyAll(
   const settlements = new Map<string, Settlement>()
   for (const one of finished) {
     const job = jobs.get(one.report.jobId)
-    if (!job || isStale(one, job))
-      tx.audit(chainOf(job?.install_id ?? null), staleFact(one, job?.fence ?? null))
+    if (!job || isStale(one, job)) noteStale(tx, one, job)
     else if (!jobStates.isEnd(job.status) && !settlements.has(job.id))
       settlements.set(job.id, settlementOf(one, job, starts.get(leaseOf(one.report))))
   }
-  for (const { job, start } of settlements.values())
+  for (const { job, start } of settlements.values()) {
+    tx.seats.leave(job.id)
     if (start)
       tx.audit(
         chainOf(job.install_id),
         startedFact({ ...job, agent_id: job.agent_id!, confinement: start.confinement }),
       )
+  }
   await settleJobs(context, tx, [...settlements.values()])
   return new Map([...jobs].map(([id, job]) => [id, chainOf(job.install_id)]))
 }
@@ -89,6 +90,12 @@ function isSigned({ agent, report, signature }: Finished): boolean {
 
 function isStale({ agent, report }: Finished, job: LockedJob): boolean {
   return job.agent_id !== agent.id || job.fence !== report.fence
+}
+
+/** In the chain of the job's install only when it is this agent's business. */
+function noteStale(tx: Tx, one: Finished, job: LockedJob | undefined): void {
+  const own = job && concerns(job, one.agent) ? job : undefined
+  tx.audit(chainOf(own ? own.install_id : one.agent.installId), staleFact(one, own?.fence ?? null))
 }
 
 function staleFact({ agent, report }: Finished, currentFence: number | null): AuditFact {

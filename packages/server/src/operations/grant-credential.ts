@@ -3,7 +3,7 @@ import type { AttestationRequest, JobCredential } from '@tenon/protocol'
 import { isoNow, type Context } from '../context.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { attestArtifact } from './attest-artifact.ts'
-import { chainOf } from './audit-chains.ts'
+import { chainOf, concerns } from './audit-chains.ts'
 import { createJoinToken } from './join-tokens.ts'
 import { BEARER_SECONDS, grantsOf, issueOneTimeToken, subjectOf } from './registry-tokens.ts'
 
@@ -23,7 +23,7 @@ export interface CredentialRequest {
 /** A job that holds its lease gets what its manifest names, and nothing more; every grant and refusal is audited. */
 export async function grantCredential(
   context: Context,
-  agent: { agentId: string },
+  agent: { agentId: string; installId: string | null },
   request: CredentialRequest,
 ): Promise<Granted> {
   return transact(context, async (tx) => {
@@ -49,12 +49,13 @@ export async function grantCredential(
       job.fence === request.fence &&
       (job.status === 'assigned' || job.status === 'running')
     const allowed = holds && mayHave(job.kind, request)
-    tx.audit(chainOf(job?.install_id ?? null), {
+    const own = job && concerns(job, { id: agent.agentId, installId: agent.installId }) ? job : undefined
+    tx.audit(chainOf(own ? own.install_id : agent.installId), {
       actor: { type: 'agent', id: agent.agentId },
       action: allowed ? 'credential.granted' : 'credential.refused',
       subject: { type: 'job', id: request.jobId },
       outcome: allowed ? 'ok' : 'refused',
-      manifestDigest: job?.manifest_digest ?? null,
+      manifestDigest: own?.manifest_digest ?? null,
       details: { want: request.want, fence: request.fence },
     })
     if (!allowed) return { ok: false, message: 'this job does not hold a lease that allows it' }

@@ -4,6 +4,7 @@ import { ApiFailure } from '../errors.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { actorOf, type Caller } from './actor.ts'
 import { chainOf } from './audit-chains.ts'
+import { requireGateKept } from './deploy-gate.ts'
 import { signManifest } from './manifests.ts'
 import { lockJob, settleJob, type LockedJob } from './settle-job.ts'
 
@@ -62,6 +63,8 @@ export async function forceSettle(
         { remedy: 'Cancel it instead: `tenon jobs cancel`.' },
       )
     }
+    if (outcome === 'succeeded' && job.run_id && job.step_id)
+      await requireGateKept(tx, job.run_id, job.step_id, 'settled as succeeded')
     await settleJob(
       context,
       tx,
@@ -171,11 +174,12 @@ export async function signAgain(context: Context, tx: Tx, jobId: string, fence: 
     .select(['manifest', 'kind', 'role', 'install_id'])
     .where('id', '=', jobId)
     .executeTakeFirstOrThrow()
-  const { operations } = JSON.parse(row.manifest) as JobManifest
+  const { operations, limits } = JSON.parse(row.manifest) as JobManifest
   return signManifest(context, jobId, fence, {
     kind: row.kind,
     role: row.role,
     installId: row.install_id,
     operations,
+    limits,
   })
 }

@@ -1,3 +1,4 @@
+import type { JobManifest } from '@tenon/core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { auditOf, auditProblems } from '../testing/audit.ts'
 import {
@@ -10,7 +11,8 @@ import {
 } from '../testing/test-agent.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { until } from '../testing/until.ts'
-import { activeInstall, builtApp, workAll, ended } from '../testing/world.ts'
+import { activeInstall, builtApp, component, ended, plan, workAll } from '../testing/world.ts'
+import { action, planned } from '../testing/planned-world.ts'
 import { claimJobs } from '../store/jobs.ts'
 import { expireLeases } from '../store/leases.ts'
 
@@ -131,6 +133,42 @@ describe('canceling a job', () => {
   })
 })
 
+describe('a job that is signed again', () => {
+  it('keeps its limits, whatever made them', async () => {
+    const settings = { buildTimeoutSeconds: 111, deployTimeoutSeconds: 77 }
+    const limits = { cpus: 3, timeoutSeconds: 88 }
+    await builtApp(tenant, 'slow', [{ ...component('db'), config: { limits }, settings }])
+    const seen = new Map<string, JobManifest>()
+    const own = await activeInstall(tenant, 'slow', 'slow', (manifest) => seen.set(manifest.kind, manifest))
+    expect(seen.get('deploy')?.limits).toMatchObject({ cpus: 3, timeoutSeconds: 77 })
+    const run = await tenant.client.call('deploys.create', { params: { ref: 'slow' }, body: {} })
+    const first = manifestOf(await own.next('job.assign', (f) => manifestOf(f).jobId === run.steps[0]!.jobId))
+    expect(first.limits).toMatchObject({ cpus: 3, timeoutSeconds: 88 })
+    // What the server would give a new job of this kind is no longer what this one was given.
+    const { manifest } = await tenant.context.db
+      .selectFrom('job')
+      .select('manifest')
+      .where('id', '=', first.jobId)
+      .executeTakeFirstOrThrow()
+    const other = {
+      ...(JSON.parse(manifest) as object),
+      limits: { ...first.limits, pids: 7, timeoutSeconds: 99 },
+    }
+    await tenant.context.db
+      .updateTable('job')
+      .set({ manifest: JSON.stringify(other) })
+      .where('id', '=', first.jobId)
+      .execute()
+    await own.close()
+    const back = await connectAgent(tenant.url, own.identity, { bootCounter: 2, bootId: 'the second start' })
+    const again = manifestOf(await back.next('job.assign', (f) => manifestOf(f).jobId === first.jobId))
+    expect(again.fence).toBe(first.fence + 1)
+    expect(again.limits).toEqual({ ...first.limits, pids: 7, timeoutSeconds: 99 })
+    await tenant.client.call('runs.cancel', { params: { id: run.id } })
+    await back.close()
+  })
+})
+
 describe('settling a job by hand', () => {
   const settle = (id: string) =>
     tenant.client.call('jobs.settle', { params: { id }, body: { outcome: 'failed', reason: 'looked' } })
@@ -150,6 +188,41 @@ describe('settling a job by hand', () => {
     await expect(settle(one.id)).rejects.toMatchObject({ code: 'wrong_state' })
     const audit = await auditOf(tenant, installId, one.id)
     expect(audit.slice(-2)).toEqual(['job.lost failed', 'job.failed failed'])
+  })
+
+  it('stands for no plan and for no action before a deploy', async () => {
+    const check = action('check', [{ type: 'pre-deploy-component', component: 'db' }])
+    await builtApp(tenant, 'guarded', [planned('db')], { actions: [check] })
+    const own = await activeInstall(tenant, 'guarded', 'guarded')
+    const run = await tenant.client.call('deploys.create', { params: { ref: 'guarded' }, body: {} })
+    const byHand = (id: string, outcome: 'succeeded' | 'failed') =>
+      tenant.client.call('jobs.settle', { params: { id }, body: { outcome, reason: 'looked' } })
+    const loses = async (kind: 'plan' | 'action') => {
+      for (;;) {
+        const next = manifestOf(await own.next('job.assign', undefined, 30_000))
+        own.send(startedFrame(next))
+        if (next.kind === kind) {
+          await until('running', async () => (await job(next.jobId)).status === 'running')
+          await letLeaseRunOut(next.jobId)
+          return next.jobId
+        }
+        const result = next.kind === 'plan' ? { plan: plan() } : {}
+        own.send(finishedFrame(own.identity, next, { result }))
+      }
+    }
+    for (const kind of ['plan', 'action'] as const) {
+      const id = await loses(kind)
+      await expect(byHand(id, 'succeeded')).rejects.toMatchObject({
+        code: 'not_approved',
+        remedy: expect.stringMatching(/as failed/) as string,
+      })
+      expect(await byHand(id, 'failed')).toMatchObject({ status: 'failed' })
+      const { steps } = await ended(tenant.client, run.id)
+      const step = steps.find((s) => s.kind === kind)!
+      await tenant.client.call('steps.retry', { params: { id: run.id, step: step.id } })
+    }
+    await tenant.client.call('runs.cancel', { params: { id: run.id } })
+    await own.close()
   })
 })
 

@@ -1,6 +1,10 @@
 import {
+  actionKey,
   documentDigest,
+  isBuilt,
+  kubernetesTargets,
   signDocument,
+  type App,
   type AgentRole,
   type JobKind,
   type JobManifest,
@@ -13,7 +17,14 @@ import { isoNow, type Context } from '../context.ts'
 import { sha256 } from '../crypto.ts'
 import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
-import { actionConfig, componentConfig, type ConfigSubject, type InstallFacts } from './component-config.ts'
+import { buildCommand } from './action-builds.ts'
+import {
+  actionConfig,
+  componentConfig,
+  secretsConfig,
+  type ConfigSubject,
+  type InstallFacts,
+} from './component-config.ts'
 
 /** What a job is about, before it has an id: who runs it, and what it may do. */
 export interface JobPlan {
@@ -21,6 +32,8 @@ export interface JobPlan {
   role: AgentRole
   installId: string | null
   operations: ManifestOperation[]
+  /** What was asked for or, of a job that is signed again, what was decided; the rest by kind and component. */
+  limits?: { [K in keyof ManifestLimits]?: number | undefined }
 }
 
 const MiB = 1_048_576
@@ -64,11 +77,10 @@ export function signManifest(context: Context, jobId: string, fence: number, pla
 
 /** A component may ask for other limits; they are part of what is signed. */
 function limitsOf(plan: JobPlan): ManifestLimits {
-  const wished = (plan.operations[0]?.config['component'] as { limits?: Partial<ManifestLimits> } | undefined)
-    ?.limits
+  const component = plan.operations[0]?.config['component'] as { limits?: JobPlan['limits'] } | undefined
   const limits = { ...LIMITS[plan.kind] }
   for (const key of Object.keys(limits) as (keyof ManifestLimits)[]) {
-    const value = wished?.[key]
+    const value = plan.limits?.[key] ?? component?.limits?.[key]
     if (typeof value === 'number' && value > 0) limits[key] = key === 'cpus' ? value : Math.ceil(value)
   }
   return limits
@@ -85,13 +97,20 @@ export interface StepSubject extends ConfigSubject {
   install: InstallFacts & { sandbox_config: { [key: string]: Json } }
   /** The artifact that the step is about: of the run's deploy, or what is installed. */
   artifact: { repository: string; digest: string } | undefined
+  /** Artifacts of the run's actions that are built, by name. */
+  actions: ReadonlyMap<string, { repository: string; digest: string }>
   approvedPlan: string | null
+}
+
+/** Which agents do the jobs of such steps. */
+export function roleOfStep(kind: StepKind): AgentRole {
+  return kind === 'sandbox' || kind === 'sandbox-destroy' ? 'setup' : 'install'
 }
 
 /** Pure: the job of a step, or an ApiFailure that says why there can be none. */
 export function planJobOfStep(plugins: Plugins, subject: StepSubject): JobPlan {
   const { kind, install } = subject
-  const inInstall = { role: 'install' as const, installId: install.id }
+  const inInstall = { role: roleOfStep(kind), installId: install.id }
   switch (kind) {
     case 'agent':
     case 'approval':
@@ -100,18 +119,25 @@ export function planJobOfStep(plugins: Plugins, subject: StepSubject): JobPlan {
     case 'sandbox-destroy':
       return {
         kind: 'sandbox',
-        role: 'setup',
+        role: roleOfStep(kind),
         installId: install.id,
         operations: [sandboxOperation(plugins, subject)],
       }
     case 'sync':
       return { kind, ...inInstall, operations: [syncOperation(plugins, subject)] }
     case 'plan':
-    case 'deploy':
-    case 'destroy':
       return { kind, ...inInstall, operations: [componentOperation(plugins, subject, kind)] }
+    case 'deploy':
+    case 'destroy': {
+      const limits = { timeoutSeconds: componentOf(subject).settings?.deployTimeoutSeconds }
+      return { kind, ...inInstall, operations: [componentOperation(plugins, subject, kind)], limits }
+    }
     case 'action':
       return { kind, ...inInstall, operations: [actionOperation(plugins, subject)] }
+    case 'secrets':
+      return { kind: 'deploy', ...inInstall, operations: [secretsOperation(plugins, subject, 'deploy')] }
+    case 'secrets-destroy':
+      return { kind: 'destroy', ...inInstall, operations: [secretsOperation(plugins, subject, 'destroy')] }
   }
 }
 
@@ -133,12 +159,26 @@ function sandboxOperation(plugins: Plugins, { kind, install }: StepSubject): Man
 }
 
 function syncOperation(plugins: Plugins, subject: StepSubject): ManifestOperation {
-  if (subject.component === null) return syncOf([pluginArtifact(pluginFor(plugins, 'action'))], null, {})
+  if (subject.component === null) return syncOf(ownArtifacts(plugins, subject), null, {})
   const component = componentOf(subject)
   const artifact = { name: 'artifact', ...artifactOf(subject) }
   const plugin = pluginOf(plugins, component.type, artifact)
   const artifacts = plugin.digest === artifact.digest ? [artifact] : [pluginArtifact(plugin), artifact]
   return syncOf(artifacts, component.name, { component: component.config })
+}
+
+function ownArtifacts(plugins: Plugins, { app, actions }: StepSubject): ManifestOperation['artifacts'] {
+  const built = [...actions].map(([name, artifact]) => ({ name: actionKey(name, null), ...artifact }))
+  return [...ownPlugins(plugins, app).map(pluginArtifact), ...built]
+}
+
+/** What does the steps of no component. */
+function ownPlugins(plugins: Plugins, app: App): ManifestOperation['plugin'][] {
+  const names = [
+    ...((app.actions ?? []).length > 0 ? ['action'] : []),
+    ...(kubernetesTargets(app).length > 0 ? [SECRETS_PLUGIN] : []),
+  ]
+  return names.map((name) => pluginFor(plugins, name))
 }
 
 function syncOf(
@@ -171,6 +211,23 @@ function componentOperation(
   }
 }
 
+const SECRETS_PLUGIN = 'kubernetes_secrets'
+
+function secretsOperation(
+  plugins: Plugins,
+  subject: StepSubject,
+  operation: 'deploy' | 'destroy',
+): ManifestOperation {
+  return {
+    operation,
+    plugin: pluginFor(plugins, SECRETS_PLUGIN),
+    component: null,
+    artifacts: [],
+    approvedPlan: null,
+    config: secretsConfig(subject),
+  }
+}
+
 function actionOperation(plugins: Plugins, subject: StepSubject): ManifestOperation {
   const config = actionConfig(subject, subject.action ?? '')
   if (!config) throw new ApiFailure('wrong_state', `the app no longer has an action ${subject.action}`)
@@ -178,10 +235,23 @@ function actionOperation(plugins: Plugins, subject: StepSubject): ManifestOperat
     operation: 'action',
     plugin: pluginFor(plugins, 'action'),
     component: subject.component,
-    artifacts: [],
+    artifacts: actionArtifacts(subject),
     approvedPlan: null,
     config,
   }
+}
+
+function actionArtifacts({ app, action, actions }: StepSubject): ManifestOperation['artifacts'] {
+  const known = app.actions?.find(({ name }) => name === action)
+  if (!known || !isBuilt(known)) return []
+  const artifact = actions.get(known.name)
+  if (artifact) return [{ name: 'artifact', ...artifact }]
+  const key = actionKey(known.name, null)
+  // A step keeps only the message.
+  throw new ApiFailure(
+    'no_build',
+    `${key} was not built when this run was decided; run \`${buildCommand([key])}\`, then decide again`,
+  )
 }
 
 /** A vendor's own type brings its plugin along: what was built is what runs it. */

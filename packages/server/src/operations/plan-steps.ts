@@ -1,6 +1,8 @@
 import { planRun, type App, type Decision, type PlannedStep } from '@tenon/core'
 import type { Context } from '../context.ts'
 import type { Tx } from '../store/transaction.ts'
+import { pinActions } from './action-builds.ts'
+import { deployedVersions } from './deployed-versions.ts'
 import { settingsOf } from './settle-plans.ts'
 
 /** Asks the core which steps a decision makes on the install as it is now, and stores them. */
@@ -8,12 +10,14 @@ export async function planSteps(
   context: Context,
   tx: Tx,
   runId: string,
-  install: { id: string },
+  install: { id: string; app_id: string },
   decision: Decision,
   app: App,
-): Promise<PlannedStep[]> {
-  const steps = planRun(decision, app, await installState(tx, install.id, app))
-  if (steps.length === 0) return steps
+): Promise<(PlannedStep & { buildId: string | null })[]> {
+  const planned = planRun(decision, app, await installState(tx, install.id, app))
+  if (planned.length === 0) return []
+  const builds = await pinActions(tx, install.app_id, app, planned)
+  const steps = planned.map((s) => ({ ...s, buildId: builds.get(s.action ?? '') ?? null }))
   await tx.db
     .insertInto('step')
     .values(
@@ -27,6 +31,7 @@ export async function planSteps(
         action: s.action,
         depends_on: s.dependsOn,
         status: 'pending' as const,
+        action_build_id: s.buildId,
         max_auto_retries: (s.component && settingsOf(app, s.component)?.maxAutoRetries) || 0,
       })),
     )
@@ -50,7 +55,23 @@ async function installState(tx: Tx, installId: string, app: App) {
     disabled: disabledComponents(app, install.toggles),
     plannable: new Set(plugins.filter((row) => row.operations.includes('plan')).map((row) => row.name)),
     approval: install.approval,
+    dropped: await droppedApps(tx, installId, app, there),
   }
+}
+
+async function droppedApps(
+  tx: Tx,
+  installId: string,
+  app: App,
+  there: readonly { component: string }[],
+): Promise<Map<string, App>> {
+  const names = new Set(app.components.map(({ name }) => name))
+  const gone = there.filter(({ component }) => !names.has(component))
+  const versions = await deployedVersions(
+    tx,
+    gone.map(({ component }) => ({ installId, component })),
+  )
+  return new Map([...versions.values()].map(({ component, content }) => [component, content]))
 }
 
 /** Pure: only what the vendor made toggleable can be off. */

@@ -71,10 +71,11 @@ async function record(
   })
 }
 
-/** A signature by an older key of the chain is as good: agents trust all of it. */
+/** Only the current key's counts: whoever enrols now trusts no older one. */
 async function hasSignature(context: Context, repository: string, digest: Digest): Promise<boolean> {
   const { storage } = context.registry
-  const keys = new Map(context.keys.links().map(({ keyId, publicKey }) => [keyId, publicKey]))
+  const { keyId, key } = context.keys.current()
+  const keys = new Map([[keyId, key.publicKey]])
   for (const referrer of await storage.listReferrers(repository, digest)) {
     if (referrer.artifactType !== MEDIA_TYPES.bundle) continue
     const text = await readBundle(storage, repository, referrer.digest)

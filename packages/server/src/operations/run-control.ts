@@ -5,7 +5,7 @@ import { transact, type Tx } from '../store/transaction.ts'
 import { activateNext, advance, lockRun, type Run } from './advance-run.ts'
 import { actorOf, type Caller } from './actor.ts'
 import { loadPlans, planKey } from './approvals.ts'
-import { repeatSteps } from './auto-retry.ts'
+import { repeatSteps, requireGateKept } from './deploy-gate.ts'
 import { cancelLocked } from './job-control.ts'
 import { lockJob } from './settle-job.ts'
 
@@ -76,19 +76,7 @@ export async function retryStep(
   await changeStep(context, runId, stepId, async (tx, run, step) => {
     if (!stepStates.can(step.status, 'pending') || step.status === 'active')
       throw wrongState(step, 'only a failed or canceled one is retried')
-    await tx.db
-      .updateTable('step')
-      .set({ status: 'pending', job_id: null, message: '', started_at: null, finished_at: null })
-      .where('run_id', '=', runId)
-      .where('status', '=', 'canceled')
-      .execute()
-    repeatSteps(tx, { ...step, run }, null)
-    await tx.db
-      .updateTable('deploy')
-      .set({ status: 'pending', finished_at: null })
-      .where('run_id', '=', runId)
-      .where('status', 'in', ['failed', 'canceled'])
-      .execute()
+    await repeatSteps(tx, runId, ({ id, status }) => id === stepId || status === 'canceled')
     auditStep(tx, run, step, caller, 'step.retried', {})
     await goOn(context, tx, run)
   })
@@ -104,13 +92,9 @@ export async function skipStep(
   await changeStep(context, runId, stepId, async (tx, run, step) => {
     if (!stepStates.can(step.status, 'skipped'))
       throw wrongState(step, 'only one that waits or has failed is skipped')
+    await requireGateKept(tx, runId, stepId, 'skipped')
     await endStep(tx, step, 'skipped', `skipped by ${caller.name}`)
-    await tx.db
-      .updateTable('step')
-      .set({ status: 'pending', job_id: null, message: '', started_at: null, finished_at: null })
-      .where('run_id', '=', runId)
-      .where('status', '=', 'canceled')
-      .execute()
+    await repeatSteps(tx, runId, ({ status }) => status === 'canceled')
     auditStep(tx, run, step, caller, 'step.skipped', {})
     await goOn(context, tx, run)
   })
@@ -147,7 +131,7 @@ export async function decideStep(
     if (step.kind !== 'approval' || step.status !== 'active')
       throw wrongState(step, 'only an approval that waits is decided')
     const plan = (await loadPlans(tx, [run.id])).get(planKey(run.id, step.component!))
-    if (decision.approve && decision.plan !== (plan?.digest ?? null))
+    if (decision.approve && (!plan || decision.plan !== plan.digest))
       throw new ApiFailure('wrong_state', 'this is not the plan that waits for approval', {
         remedy: `Look at the newest: \`tenon runs show ${run.id}\`.`,
       })

@@ -11,7 +11,15 @@ import {
 } from '../testing/test-agent.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { until } from '../testing/until.ts'
-import { activeInstall, builtApp, ended, installAgent, newInstall, workAll } from '../testing/world.ts'
+import {
+  activeInstall,
+  builtApp,
+  component,
+  ended,
+  installAgent,
+  newInstall,
+  workAll,
+} from '../testing/world.ts'
 
 let tenant: TestTenant
 beforeAll(async () => {
@@ -166,6 +174,30 @@ describe('runs on one install', () => {
     expect(status).toBe('deprovisioned')
     expect(await auditOf(tenant, id, agent.identity.agentId)).toContain('agent.revoked ok')
     await expect(deploy('leaving')).rejects.toMatchObject({ code: 'wrong_state' })
+  })
+
+  it('remove what the app has dropped, by the version that it was deployed with, before all that it still has', async () => {
+    const flag = { ...component('flag', ['queue']), config: { size: 7 } }
+    const rest = [component('db'), component('queue', ['db']), component('web', ['db'])]
+    await builtApp(tenant, 'shrinking', [...rest, flag])
+    const agent = await activeInstall(tenant, 'shrinking', 'shrinking')
+    const other = await activeInstall(tenant, 'shrinking-too', 'shrinking')
+    await builtApp(tenant, 'shrinking', [component('db'), component('web', ['db'])])
+    const seen: JobManifest[] = []
+    const note = (manifest: JobManifest) => (seen.push(manifest), {})
+    const gone = await tenant.client.call('installs.deprovision', { params: { ref: 'shrinking' } })
+    expect((await runToEnd(agent, gone.id, note)).status).toBe('succeeded')
+    const order = seen.map((m) => m.operations[0]!.component)
+    expect(order).toEqual(['flag', 'queue', 'web', 'db'])
+    expect(seen[0]!.operations[0]!.config).toMatchObject({ component: { size: 7 }, app: { version: 1 } })
+    const teardown = await tenant.client.call('installs.teardown', {
+      params: { ref: 'shrinking-too' },
+      body: { components: ['flag'] },
+    })
+    expect((await runToEnd(other, teardown.id)).status).toBe('succeeded')
+    const { components } = await tenant.client.call('installs.get', { params: { ref: 'shrinking-too' } })
+    expect(components.map((c) => c.name)).not.toContain('flag')
+    await other.close()
   })
 
   it('a deprovision that waited removes what was deployed while it waited', async () => {

@@ -10,6 +10,7 @@ import {
   type StepKind,
   type StepStatus,
 } from '@tenon/core'
+import { planOf } from '@tenon/protocol'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import type { Outputs } from '../store/schema.ts'
@@ -42,6 +43,8 @@ export interface LockedJob {
   build_id: string | null
   agent_id: string | null
   manifest_digest: string
+  /** Where a build must push, by its manifest. */
+  build_repository: string | null
   cancel_requested_at: string | null
   step_kind: StepKind | null
   step_status: StepStatus | null
@@ -68,6 +71,7 @@ export async function lockJobs(tx: Tx, jobIds: readonly string[]): Promise<Map<s
     sql<Omit<LockedJob, 'run'>>`
       select job.id, job.kind, pool, role, install_id, job.status, fence, job.run_id, step_id, build_id, agent_id,
         manifest_digest, cancel_requested_at, step.kind as step_kind, step.status as step_status, step.component,
+        case when build_id is not null then manifest::jsonb #>> '{operations,0,config,repository}' end as build_repository,
         step.key as step_key, step.attempts, step.max_auto_retries
       from job left join step on step.id = job.step_id
       where job.id = any(${jobIds}) order by job.id for update of job`.execute(tx.db),
@@ -147,7 +151,7 @@ function factOf({ job, ending, fact }: Settlement): AuditFact {
 
 function settleBuilds(tx: Tx, settlements: readonly Settlement[]): void {
   const builds = settlements.flatMap(({ job, ending }) =>
-    job.build_id ? [{ id: job.build_id, ...buildEnding(ending) }] : [],
+    job.build_id ? [{ id: job.build_id, ...buildEnding(job, ending) }] : [],
   )
   if (builds.length === 0) return
   tx.write(sql`
@@ -160,14 +164,16 @@ function settleBuilds(tx: Tx, settlements: readonly Settlement[]): void {
   for (const build of builds) tx.nudge(`build:${build.id}`)
 }
 
-/** Pure: a build that ended well has named its artifact. */
-function buildEnding({ outcome, message, result }: Ending) {
+/** Pure: a build that ended well has named its artifact, in the repository that it was told. */
+function buildEnding({ build_repository: told }: LockedJob, { outcome, message, result }: Ending) {
   const { digest, repository } = result
-  if (outcome !== 'succeeded') return { status: outcome, message, digest: null, repository: null }
-  if (typeof digest === 'string' && typeof repository === 'string')
-    return { status: outcome, message, digest, repository }
-  const unnamed = 'the build job ended well but named no artifact'
-  return { status: 'failed', message: unnamed, digest: null, repository: null }
+  const none = { digest: null, repository: null }
+  if (outcome !== 'succeeded') return { status: outcome, message, ...none }
+  if (typeof digest !== 'string' || typeof repository !== 'string')
+    return { status: 'failed', message: 'the build job ended well but named no artifact', ...none }
+  if (repository === told) return { status: outcome, message, digest, repository }
+  const where = `the build job named an artifact in ${repository}, but its manifest says ${told}`
+  return { status: 'failed', message: `${where}; build again`, ...none }
 }
 
 interface SettledStep {
@@ -180,7 +186,7 @@ interface SettledStep {
 
 /** Steps change only under the lock of their run, so that what was read after it holds. */
 async function settleSteps(context: Context, tx: Tx, settlements: readonly Settlement[]): Promise<void> {
-  const active = settlements.filter(({ job }) => job.step_status === 'active')
+  const active = settlements.filter(({ job }) => job.step_status === 'active').map(asStep)
   tx.write(sql`
     update step set status = e.status, message = e.message, finished_at = ${tx.at}
     from unnest(${active.map(({ job }) => job.step_id)}::text[], ${active.map(({ ending }) => ending.outcome)}::text[],
@@ -204,11 +210,21 @@ async function settleSteps(context: Context, tx: Tx, settlements: readonly Settl
     plans.map((plan) => ({ ...plan, result: plan.ending.result })),
   )
   const failed = active.filter(({ ending }) => ending.outcome === 'failed')
-  retryFailedSteps(
+  await retryFailedSteps(
     context,
     tx,
     failed.map(({ job, ending }) => ({ job, ending })),
   )
+}
+
+/** Pure: a plan step that ended well has named its plan, as a build has its artifact. */
+function asStep({ job, ending }: Settlement): { job: LockedJob; ending: Ending } {
+  const isPlan = job.step_kind !== 'plan' || ending.outcome !== 'succeeded' || planOf(ending.result)
+  if (isPlan) return { job, ending }
+  return {
+    job,
+    ending: { ...ending, outcome: 'failed', message: 'the plan job ended well but named no plan' },
+  }
 }
 
 function removeComponents(tx: Tx, gone: readonly SettledStep[]): void {

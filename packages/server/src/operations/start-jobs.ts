@@ -37,6 +37,21 @@ export async function startJobs(context: Context, tx: Tx, started: readonly Star
   }
 }
 
+export function assignedFact(
+  { serverId }: Pick<Context, 'serverId'>,
+  job: { id: string; agentId: string; manifestDigest: string; fence: number | string },
+): AuditFact {
+  const { id, agentId, manifestDigest, fence } = job
+  return {
+    actor: { type: 'server', id: serverId },
+    action: 'job.assigned',
+    subject: { type: 'job', id },
+    outcome: 'ok',
+    manifestDigest,
+    details: { agentId, fence },
+  }
+}
+
 export function startedFact(job: Omit<StartedRow, 'install_id' | 'run_id'>): AuditFact {
   return {
     actor: { type: 'agent', id: job.agent_id },

@@ -1,4 +1,4 @@
-import type { App, RunKind, StepKind } from '@tenon/core'
+import type { App, ApprovalOption, RunKind, StepKind } from '@tenon/core'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
@@ -7,7 +7,16 @@ import { loadPlans, planKey, startApprovals } from './approvals.ts'
 import { configDigest, type InstalledComponent } from './component-config.ts'
 import { nextTime } from './schedules.ts'
 import { createJobs, type PlannedJob } from './create-job.ts'
-import { loadPlugins, planJobOfStep, type Plugins, type StepSubject } from './manifests.ts'
+import { throughGate } from './deploy-gate.ts'
+import { deployedVersions, versionKey } from './deployed-versions.ts'
+import {
+  loadPlugins,
+  planJobOfStep,
+  poolOf,
+  roleOfStep,
+  type Plugins,
+  type StepSubject,
+} from './manifests.ts'
 
 export interface StartingStep {
   run: { id: string; install_id: string; app_version_id: string; kind: RunKind }
@@ -46,19 +55,26 @@ async function waitForAgents(tx: Tx, waits: readonly StartingStep[]): Promise<st
 }
 
 async function queueJobs(context: Context, tx: Tx, works: readonly StartingStep[]): Promise<string[]> {
-  const ground = await loadGround(tx, works)
-  const planned: (PlannedJob & { work: StartingStep; subject: StepSubject })[] = []
+  const [ground] = await Promise.all([
+    loadGround(tx, works),
+    tx.seats.confirm(
+      tx.db,
+      works.map(({ run, step }) => poolOf(roleOfStep(step.kind), run.install_id)),
+    ),
+  ])
+  const wanted: (PlannedJob & { work: StartingStep; subject: GroundedStep })[] = []
   const failed: { work: StartingStep; message: string }[] = []
   for (const work of works) {
     try {
       const subject = subjectOf(ground, work)
       const plan = planJobOfStep(ground.plugins, subject)
-      planned.push({ work, subject, plan, owner: { runId: work.run.id, stepId: work.step.id } })
+      wanted.push({ work, subject, plan, owner: { runId: work.run.id, stepId: work.step.id } })
     } catch (error) {
       if (!(error instanceof ApiFailure)) throw error
       failed.push({ work, message: error.message })
     }
   }
+  const { through: planned, held } = await throughGate(context, tx, wanted)
   const jobIds = createJobs(context, tx, planned)
   if (planned.length > 0) {
     tx.write(sql`
@@ -74,7 +90,7 @@ async function queueJobs(context: Context, tx: Tx, works: readonly StartingStep[
       from unnest(${failed.map(({ work }) => work.step.id)}::text[], ${failed.map((f) => f.message)}::text[]) as f(id, message)
       where step.id = f.id`)
   }
-  return failed.map(({ work }) => work.run.id)
+  return [...failed, ...held].map(({ work }) => work.run.id)
 }
 
 /** From here on the component may be there in part, so that a teardown must look at it. */
@@ -122,12 +138,17 @@ function markOf(context: Context, subject: StepSubject) {
   }
 }
 
+type GroundedStep = StepSubject & { install: { approval: ApprovalOption } }
+
 interface Ground {
   plugins: Plugins
-  installs: Map<string, StepSubject['install']>
+  installs: Map<string, GroundedStep['install']>
   versions: Map<string, { number: number; content: App }>
+  dropped: Awaited<ReturnType<typeof deployedVersions>>
   /** What the run brings, over what is on the install, by run. */
   components: Map<string, Map<string, InstalledComponent>>
+  /** Artifacts of the actions that a run pinned, by run. */
+  actions: Map<string, Map<string, InstalledComponent['artifact']>>
   plans: Awaited<ReturnType<typeof loadPlans>>
 }
 
@@ -137,11 +158,11 @@ async function loadGround(tx: Tx, works: readonly StartingStep[]): Promise<Groun
   const installIds = distinct(works.map(({ run }) => run.install_id))
   const versionIds = distinct(works.map(({ run }) => run.app_version_id))
   const deploying = works.filter(({ step }) => step.kind === 'deploy').map(({ run }) => run.id)
-  const [plugins, installs, versions, components, plans] = await Promise.all([
+  const [plugins, installs, rows, components, actions, plans] = await Promise.all([
     loadPlugins(tx),
     tx.db
       .selectFrom('install')
-      .select(['id', 'name', 'sandbox_type', 'sandbox_config', 'inputs', 'overrides'])
+      .select(['id', 'name', 'sandbox_type', 'sandbox_config', 'inputs', 'overrides', 'approval'])
       .where(sql<boolean>`id = any(${installIds})`)
       .execute(),
     tx.db
@@ -150,15 +171,46 @@ async function loadGround(tx: Tx, works: readonly StartingStep[]): Promise<Groun
       .where(sql<boolean>`id = any(${versionIds})`)
       .execute(),
     loadComponents(tx, works),
+    loadActions(tx, works),
     deploying.length > 0 ? loadPlans(tx, distinct(deploying)) : new Map(),
   ])
+  const versions = new Map(rows.map((row) => [row.id, row]))
   return {
     plugins,
     installs: new Map(installs.map((row) => [row.id, row])),
-    versions: new Map(versions.map((row) => [row.id, row])),
+    versions,
+    dropped: await loadDropped(tx, works, versions),
     components,
+    actions,
     plans,
   }
+}
+
+/** A run's own sync brings what its actions are built of, so that it asks as the actions do. */
+async function loadActions(tx: Tx, works: readonly StartingStep[]): Promise<Ground['actions']> {
+  const asking = works.filter(({ step }) => step.kind === 'action' || ownSync(step))
+  const actions: Ground['actions'] = new Map(asking.map(({ run }) => [run.id, new Map()]))
+  if (actions.size === 0) return actions
+  const { rows } = await sql<{ run_id: string; action: string; repository: string; digest: string }>`
+    select step.run_id, step.action, build.artifact_repository as repository, build.artifact_digest as digest
+    from step join build on build.id = step.action_build_id
+    where step.run_id = any(${[...actions.keys()]}) order by step.position`.execute(tx.db)
+  for (const { run_id, action, ...artifact } of rows) actions.get(run_id)!.set(action, artifact)
+  return actions
+}
+
+function ownSync({ kind, component }: StartingStep['step']): boolean {
+  return kind === 'sync' && component === null
+}
+
+/** What a step is about and the app no longer has is removed by the version that it was deployed with. */
+function loadDropped(tx: Tx, works: readonly StartingStep[], versions: Ground['versions']) {
+  const of = works.flatMap(({ run, step: { component } }) => {
+    const { content } = versions.get(run.app_version_id)!
+    if (component === null || content.components.some(({ name }) => name === component)) return []
+    return [{ installId: run.install_id, component }]
+  })
+  return deployedVersions(tx, of)
 }
 
 /** A destroy and a look for drift are about what is there; everything else about what the run brings. */
@@ -194,9 +246,10 @@ async function loadComponents(tx: Tx, works: readonly StartingStep[]): Promise<G
   return components
 }
 
-function subjectOf(ground: Ground, { run, step }: StartingStep): StepSubject {
+function subjectOf(ground: Ground, { run, step }: StartingStep): GroundedStep {
   const { kind, component, action } = step
-  const version = ground.versions.get(run.app_version_id)!
+  const dropped = component === null ? undefined : ground.dropped.get(versionKey(run.install_id, component))
+  const version = dropped ?? ground.versions.get(run.app_version_id)!
   const components = ground.components.get(run.id) ?? new Map<string, InstalledComponent>()
   const plan = component === null ? undefined : ground.plans.get(planKey(run.id, component))
   return {
@@ -208,6 +261,7 @@ function subjectOf(ground: Ground, { run, step }: StartingStep): StepSubject {
     appVersion: version.number,
     components,
     artifact: component === null ? undefined : components.get(component)?.artifact,
+    actions: ground.actions.get(run.id) ?? new Map(),
     approvedPlan: plan?.digest ?? null,
   }
 }

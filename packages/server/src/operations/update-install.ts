@@ -1,5 +1,6 @@
 import {
   checkInputs,
+  triggeredActions,
   usersOfInputs,
   type App,
   type ApprovalOption,
@@ -47,7 +48,7 @@ export async function updateInstall(
       .executeTakeFirstOrThrow()
     const { content: app } = await newestVersion(tx, install.app_id)
     const next = {
-      inputs: requireInputs(app, withChanges(install.inputs, change.inputs)),
+      inputs: changedInputsOf(app, install.inputs, change.inputs ?? {}),
       toggles: requireToggles(app, { ...install.toggles, ...change.toggles }),
       overrides: { ...install.overrides, ...change.overrides },
     }
@@ -78,7 +79,7 @@ export async function updateInstall(
     })
     if (change.deploy === false || install.status !== 'active') return []
     const users = new Set([...usersOfInputs(app, new Set(changedInputs)), ...overridden])
-    return startRuns(context, tx, install, app, next.toggles, users, by)
+    return startRuns(context, tx, install, app, { toggles: next.toggles, users, changedInputs }, by)
   })
 }
 
@@ -87,8 +88,11 @@ async function startRuns(
   tx: Tx,
   install: Install,
   app: App,
-  toggles: Install['toggles'],
-  touched: ReadonlySet<string>,
+  {
+    toggles,
+    users: touched,
+    changedInputs,
+  }: { toggles: Install['toggles']; users: ReadonlySet<string>; changedInputs: string[] },
   by: Decider,
 ): Promise<string[]> {
   const before = disabledComponents(app, install.toggles)
@@ -104,9 +108,12 @@ async function startRuns(
   const wanted = names.filter(
     (name) => !after.has(name) && (before.has(name) || (touched.has(name) && there.has(name))),
   )
+  const inputsChanged = changedInputs.length > 0
   const decisions: Decision[] = [
     ...(removed.length > 0 ? [{ kind: 'teardown' as const, components: removed }] : []),
-    ...(wanted.length > 0 ? [{ kind: 'deploy' as const, components: wanted }] : []),
+    ...(wanted.length > 0 || (inputsChanged && hasInputActions(app))
+      ? [{ kind: 'deploy' as const, components: wanted, inputsChanged }]
+      : []),
   ]
   const runs: string[] = []
   for (const decision of decisions) {
@@ -115,10 +122,20 @@ async function startRuns(
   return runs
 }
 
-/** A null takes a value back to its default. */
-function withChanges(values: { [name: string]: Json }, changes: { [name: string]: Json } = {}) {
-  const entries = Object.entries({ ...values, ...changes }).filter(([, value]) => value !== null)
-  return Object.fromEntries(entries)
+function hasInputActions(app: App): boolean {
+  const triggers = ['pre-update-inputs', 'post-update-inputs'] as const
+  return triggers.some((trigger) => triggeredActions(app, trigger, null).length > 0)
+}
+
+/** A null takes a value back to its default. What the app no longer asks for stays until somebody takes it back. */
+function changedInputsOf(app: App, values: { [name: string]: Json }, changes: { [name: string]: Json }) {
+  const declared = new Set((app.inputs ?? []).map(({ name }) => name))
+  const isAside = (name: string) => !declared.has(name) && !Object.hasOwn(changes, name)
+  const aside = Object.entries(values).filter(([name]) => isAside(name))
+  const asked = Object.entries({ ...values, ...changes }).filter(
+    ([name, value]) => value !== null && !isAside(name),
+  )
+  return { ...Object.fromEntries(aside), ...requireInputs(app, Object.fromEntries(asked)) }
 }
 
 function changedNames(before: { [name: string]: Json }, after: { [name: string]: Json }): string[] {

@@ -16,6 +16,12 @@ const types = {
   },
 } as pg.CustomTypesConfig
 
+/**
+ * A connection plans each statement once. Planned over tables that are still small, it would read the whole of them for
+ * as long as it lives, however many rows they have by then.
+ */
+const PLANNING = 'set enable_seqscan = off; set jit = off'
+
 /** `silenceMs`: a connection on which nothing moves for so long is given up; 0 waits for ever. */
 export function openPool(
   url: string,
@@ -38,11 +44,12 @@ export function openPool(
   }
   const pool = new pg.Pool(options)
   // One that breaks while a transaction holds it also tells its statements; without a listener it would end the process.
-  pool.on('connect', (client) => client.on('error', onError))
+  pool.on('connect', (client) => {
+    client.on('error', onError)
+    client.query(PLANNING).catch(onError)
+  })
   // An idle connection that breaks (Postgres restarts) is replaced by the pool; without a listener it would end the process.
   pool.on('error', onError)
-  // So would one that breaks while it is taken and between two statements; its next statement fails and tells the taker.
-  pool.on('connect', (client) => void client.on('error', onError))
   return pool
 }
 

@@ -10,6 +10,7 @@ import {
 import { CompiledQuery, sql } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
 import { signAgain } from '../operations/job-control.ts'
+import { assignedFact } from '../operations/start-jobs.ts'
 import { transact, type Tx } from './transaction.ts'
 
 export interface ClaimedJob {
@@ -147,18 +148,8 @@ const CLAIM = `
 
 /** The audit entry of an assignment, with marks where the statement puts in what it picked: ids and digests only. */
 function assignedEntry(context: Context, at: string): { before: string; after: string } {
-  return entryParts(
-    '@chain',
-    {
-      actor: { type: 'server', id: context.serverId },
-      action: 'job.assigned',
-      subject: { type: 'job', id: '@job' },
-      outcome: 'ok',
-      manifestDigest: '@digest',
-      details: { agentId: '@agent', fence: '@fence' },
-    },
-    at,
-  )
+  const marks = { id: '@job', agentId: '@agent', manifestDigest: '@digest', fence: '@fence' }
+  return entryParts('@chain', assignedFact(context, marks), at)
 }
 
 /** What was queued before this may have too little time left to be run. */

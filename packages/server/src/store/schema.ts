@@ -52,6 +52,7 @@ export interface Database {
   job: JobTable
   deploy: DeployTable
   install_component: InstallComponentTable
+  install_action: InstallActionTable
   job_log_chunk: { job_id: string; start_offset: number; length: number; blob: string }
   install_secret: {
     id: GeneratedAlways<number>
@@ -144,6 +145,7 @@ interface AgentTable {
   session_id: string | null
   process_id: string | null
   last_seen_at: string | null
+  paused_at: string | null
   created_at: string
 }
 
@@ -183,6 +185,8 @@ interface StepTable {
   depends_on: string[]
   status: StepStatus
   job_id: string | null
+  /** Of an action that is built. */
+  action_build_id: string | null
   message: Generated<string>
   attempts: Generated<number>
   max_auto_retries: Generated<number>
@@ -256,4 +260,14 @@ interface InstallComponentTable {
   drift: JsonOrNull<Drift>
   drift_check_at: string | null
   deployed_at: string | null
+}
+
+interface InstallActionTable {
+  install_id: string
+  action: string
+  schedules: JsonColumn<string[]>
+  /** Null: not reckoned yet. */
+  next_at: string | null
+  /** Why the last time came and went without a run. */
+  passed_over: string | null
 }

@@ -1,7 +1,8 @@
 import { entryParts, SERVER_CHAIN, type AuditFact, type AuditHead } from '@tenon/core'
 import type pg from 'pg'
 import type { Context } from '../context.ts'
-import { isDeadlock } from './database.ts'
+import type { Taking } from '../seats.ts'
+import { isDatabaseAway, isDeadlock } from './database.ts'
 import {
   isStalePlan,
   statement,
@@ -22,6 +23,8 @@ export interface Tx {
   audit(chain: string, fact: AuditFact): void
   /** Sent after the commit. */
   nudge(...topics: string[]): void
+  /** Places of connected agents; who got one hears of it after the commit. */
+  seats: Taking
 }
 
 /** Heads of the install chains that this change moved, for acknowledgements. */
@@ -54,15 +57,19 @@ const ATTEMPTS = 4
 async function attemptOnce<T>(context: Context, work: (tx: Tx) => Promise<T>): Promise<Committed<T>> {
   const client = await context.pool.connect()
   const connection = transactionOn(client)
+  const seats = context.seats.open()
   let broken: Error | undefined
   try {
     const at = new Date(context.now()).toISOString()
-    const { committed, topics } = await runOn(connection, at, work)
+    const { committed, topics } = await runOn(connection, at, seats, work)
+    seats.committed()
     if (topics.size > 0) context.hub.nudge(topics)
     return committed
   } catch (thrown) {
     const cause = await connection.rollback().catch((reason: Error) => void (broken = reason))
     const error = cause ?? thrown
+    if (broken || isDatabaseAway(error)) seats.inDoubt()
+    else seats.rolledBack()
     if (isStalePlan(error)) broken = error as Error
     throw error
   } finally {
@@ -71,7 +78,12 @@ async function attemptOnce<T>(context: Context, work: (tx: Tx) => Promise<T>): P
 }
 
 /** The audit entries travel with `commit`; when one fails, Postgres answers that commit with a rollback. */
-async function runOn<T>(connection: TransactionConnection, at: string, work: (tx: Tx) => Promise<T>) {
+async function runOn<T>(
+  connection: TransactionConnection,
+  at: string,
+  seats: Taking,
+  work: (tx: Tx) => Promise<T>,
+) {
   const topics = new Set<string>()
   const facts: Fact[] = []
   connection.begin()
@@ -81,6 +93,7 @@ async function runOn<T>(connection: TransactionConnection, at: string, work: (tx
     at,
     audit: (chain, fact) => facts.push({ chain, fact }),
     nudge: (...names) => names.forEach((name) => topics.add(name)),
+    seats,
   })
   const heads = new Map<string, AuditHead>()
   for (const { rows } of await connection.commit<AuditHead>(auditStatements(at, facts)))

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 
-/** A TCP way to a database that can be cut and stalled, so that a server sees its database go away. */
+/** A TCP way that can be cut and stalled, so that a server sees its database go away, or an agent its server. */
 export interface Relay {
   url: string
   /** Every connection breaks and none is taken. */

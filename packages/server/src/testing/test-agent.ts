@@ -71,7 +71,7 @@ export async function openWire(url: string): Promise<TestWire> {
     frames,
     send: (frame) => socket.send(JSON.stringify(frame)),
     sendRaw: (data) => socket.send(data),
-    next: (type, wanted = () => true, timeoutMs = 5_000) =>
+    next: (type, wanted = () => true, timeoutMs = 60_000) =>
       until(
         `a ${type} frame (came: ${frames.map((f) => f.type).join(', ')})`,
         () => {

@@ -131,7 +131,8 @@ function recordingLog(): { log: Logger; errors: string[] } {
 const PLUGINS = {
   script: ['build', 'deploy', 'destroy', 'status'],
   planned: ['build', 'plan', 'deploy', 'destroy', 'status'],
-  action: ['action'],
+  action: ['build', 'action'],
+  kubernetes_secrets: ['deploy', 'destroy'],
   'sandbox-local': ['sandbox'],
 }
 

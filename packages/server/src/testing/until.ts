@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 export async function until<T>(
   what: string,
   ask: () => T | undefined | false | null | Promise<T | undefined | false | null>,
-  timeoutMs = 8_000,
+  timeoutMs = 60_000,
 ): Promise<T> {
   const deadline = performance.now() + timeoutMs
   for (;;) {

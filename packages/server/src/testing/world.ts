@@ -1,5 +1,5 @@
 import type { App, Component, JobManifest } from '@tenon/core'
-import type { Client, JobReport } from '@tenon/protocol'
+import type { Client, JobReport, PlanResult } from '@tenon/protocol'
 import {
   connectAgent,
   enrolTestAgent,
@@ -13,6 +13,18 @@ import type { TestServer } from './test-server.ts'
 import { until } from './until.ts'
 
 const ARTIFACT = `sha256:${'a'.repeat(64)}`
+export const PLAN = `sha256:${'b'.repeat(64)}`
+
+export const plan = (changes: Partial<PlanResult> = {}): PlanResult => ({
+  digest: PLAN,
+  hasChanges: true,
+  healthy: true,
+  counts: { create: 1, update: 0, delete: 0 },
+  changes: [{ action: 'create', address: 'thing.a' }],
+  isCut: false,
+  findings: [],
+  ...changes,
+})
 
 export const component = (name: string, dependencies: string[] = []): Component => ({
   name,
@@ -66,11 +78,17 @@ export async function installAgent(
 }
 
 /** Provisioned: everything deployed, nothing running. */
-export async function activeInstall(server: TestServer, name: string, app = 'shop'): Promise<TestAgent> {
+export async function activeInstall(
+  server: TestServer,
+  name: string,
+  app = 'shop',
+  look: (manifest: JobManifest) => void = () => undefined,
+): Promise<TestAgent> {
   const { run } = await newInstall(server.client, name, app)
   const agent = await installAgent(server, name)
   const stop = new AbortController()
-  const working = workAll(agent, undefined, stop.signal)
+  const seen = (manifest: JobManifest) => (look(manifest), {})
+  const working = workAll(agent, seen, stop.signal)
   await ended(server.client, run.id)
   stop.abort()
   await working
@@ -82,6 +100,12 @@ export async function ended(client: Client, runId: string) {
     const run = await client.call('runs.get', { params: { id: runId } })
     return run.finishedAt ? run : undefined
   })
+}
+
+/** No action waits for its start, whichever process saw to it. */
+export async function nothingDue({ context }: Pick<TestServer, 'context'>): Promise<void> {
+  const waiting = 'select 1 from install_action where next_at is null or next_at <= now()'
+  await until('no action to be due', async () => (await context.pool.query(waiting)).rowCount === 0)
 }
 
 /** Answers each job at once, well unless told otherwise, until the connection or the signal ends. */
@@ -101,6 +125,7 @@ export async function workAll(
 }
 
 function resultOf(manifest: JobManifest): Partial<JobReport> {
+  if (manifest.kind === 'plan') return { result: { plan: plan() } }
   if (manifest.kind !== 'build') return {}
   return {
     result: { digest: ARTIFACT, repository: manifest.operations[0]!.config['repository'] as string },

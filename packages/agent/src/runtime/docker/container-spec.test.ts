@@ -62,6 +62,10 @@ describe('the container of a job', () => {
     expect(buildContainer(parts).HostConfig.NetworkMode).toBe('default')
     const closed = { ...parts, spec: { ...spec, network: 'none' as const } }
     expect(buildContainer(closed).HostConfig.NetworkMode).toBe('none')
+    const inside = { ...parts, spec: { ...spec, network: 'internal' as const } }
+    expect(buildContainer(inside).HostConfig.NetworkMode).toBe(
+      `tenon-${parts.agentKey.slice(0, 16)}-internal`,
+    )
   })
 
   it('works on the disk, or in as much memory as it is given', () => {

@@ -77,7 +77,7 @@ function hostConfig(parts: ContainerParts): HostConfig {
     MemorySwap: memoryBytes,
     NanoCpus: Math.round(cpus * 1e9),
     PidsLimit: pids + WRAPPER_PIDS,
-    NetworkMode: spec.network === 'none' ? 'none' : 'default',
+    NetworkMode: networkMode(parts),
     IpcMode: 'private',
     Init: false,
     RestartPolicy: { Name: 'no' },
@@ -92,6 +92,16 @@ function hostConfig(parts: ContainerParts): HostConfig {
     },
     Mounts: mounts(parts),
   }
+}
+
+/** On an engine that is shared, each agent has an internal network of its own. */
+export function internalNetwork(agentKey: string): string {
+  return `tenon-${agentKey.slice(0, 16)}-internal`
+}
+
+function networkMode({ spec, agentKey }: ContainerParts): string {
+  if (spec.network === 'internal') return internalNetwork(agentKey)
+  return spec.network === 'none' ? 'none' : 'default'
 }
 
 /** Single files, not their folder: a job can fill its log but never put a link to a file of the host in its place. */

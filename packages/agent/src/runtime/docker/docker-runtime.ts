@@ -20,17 +20,21 @@ import { LABELS } from './container-spec.ts'
 import { createEngine } from './engine.ts'
 import type { ContainerState, Engine } from './engine.ts'
 import { EngineError } from './engine-http.ts'
-import { followEnd, outcomeOf, pause } from './follow-end.ts'
+import { followEnd, outcomeOf } from './follow-end.ts'
 import { chooseHost, describeHost, JOB_USER } from './host.ts'
 import type { Host } from './host.ts'
 import { isJobId, jobFolder, jobIds, readExit, readRecord, removeJobFolder, writeStop } from './job-folder.ts'
 import type { JobFolder, StopReason } from './job-folder.ts'
 import type { RegistryAuth } from './pull-image.ts'
+import { removeContainer } from './remove-container.ts'
+import { createDockerServices } from './services.ts'
+import type { DockerServices } from './services.ts'
 import { startContainer } from './start-container.ts'
 
 /** How much longer than the wrapper the agent waits before it kills a job itself. */
 const STOP_SLACK_MILLISECONDS = 1_000
-const REMOVE_MILLISECONDS = 60_000
+/** Of each replica of a service, unless told. */
+const SERVICE_BYTES = 1024 * 1024 * 1024
 
 export interface DockerRuntimeOptions {
   /** Where the engine may listen; the first that is there is used. The agent may start before its engine. */
@@ -45,6 +49,8 @@ export interface DockerRuntimeOptions {
   registryAuth?: (image: string) => Promise<RegistryAuth | undefined>
   /** Bounds what a job writes, in memory that counts as the job's; without it a job works on the disk. */
   workBytes?: number | undefined
+  /** What each replica of a service may have. */
+  serviceBytes?: number | undefined
   now?: () => number
 }
 
@@ -55,6 +61,7 @@ export function createDockerRuntime(options: DockerRuntimeOptions): Runtime {
   return {
     name: 'docker',
     jobGroup: process.getuid?.() === 0 ? JOB_USER.gid : undefined,
+    services: context.services,
     describe: () => describe(context),
     start: (spec) => starts.run(spec.jobId, () => start(context, spec)),
     async attach(jobId) {
@@ -95,6 +102,8 @@ function createContext(options: DockerRuntimeOptions): Context {
     return realpath(options.dir)
   })
   const agent = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 }
+  const nameOf = (jobId: string) => `tenon-${agentKey.slice(0, 16)}-${jobId}`
+  const { registryAuth, serviceBytes: memoryBytes = SERVICE_BYTES } = options
   return {
     options,
     engine,
@@ -104,7 +113,8 @@ function createContext(options: DockerRuntimeOptions): Context {
     prepared,
     host: once(async () => chooseHost(await engine.about(), agent)),
     folderOf: async (jobId) => jobFolder(await prepared(), jobId),
-    nameOf: (jobId) => `tenon-${agentKey.slice(0, 16)}-${jobId}`,
+    nameOf,
+    services: createDockerServices({ engine, agentKey, registryAuth, memoryBytes, nameOf, log }),
   }
 }
 
@@ -230,20 +240,11 @@ async function stop(
   })
 }
 
-/** Certain and repeatable: ends only when neither container nor folder of the job is left. */
+/** Certain and repeatable: ends only when neither container nor folder of the job is left, nor what it left half done. */
 async function removeJob(context: Context, jobId: string): Promise<void> {
-  const { engine } = context
-  const name = context.nameOf(jobId)
-  const deadline = Date.now() + REMOVE_MILLISECONDS
-  for (let round = 0; (await engine.inspect(name)) !== undefined; round++) {
-    if (Date.now() > deadline)
-      throw new Error(`The container ${name} cannot be removed; remove the job again later.`)
-    if (round > 0) await pause(Math.min(20 * round, 500))
-    await engine.remove(name).catch((error: unknown) => {
-      // A file system that is still busy answers 500; the next round tries again.
-      if (!(error instanceof EngineError) || error.code !== 'failed') throw error
-    })
-  }
+  const { engine, services } = context
+  await removeContainer(engine, context.nameOf(jobId))
+  await services.leftBy(jobId)
   await removeJobFolder(await context.folderOf(jobId))
 }
 
@@ -267,4 +268,5 @@ interface Context {
   host(): Promise<Host>
   folderOf(jobId: string): Promise<JobFolder>
   nameOf(jobId: string): string
+  services: DockerServices
 }

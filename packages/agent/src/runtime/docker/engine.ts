@@ -1,20 +1,24 @@
 import { existsSync } from 'node:fs'
+import { setTimeout as pause } from 'node:timers/promises'
 import { z } from 'zod'
 import type { ExecOptions, JobExec } from '../runtime.ts'
 import type { CreateContainer } from './container-spec.ts'
 import { callEngine, EngineError, readAnswer, readText } from './engine-http.ts'
 import type { EngineCall } from './engine-http.ts'
+import { createServiceEngine } from './engine-services.ts'
+import type { ServiceEngine } from './engine-services.ts'
 import { execInContainer } from './exec-in-container.ts'
 import { pullImage } from './pull-image.ts'
 import type { RegistryAuth } from './pull-image.ts'
+import type { CreateServiceContainer } from './service-spec.ts'
 
-/** What jobs need of the Engine API, as Docker (from API 1.41 on) and Podman both serve it. */
-export interface Engine {
+/** What jobs and services need of the Engine API, as Docker (from API 1.41 on) and Podman both serve it. */
+export interface Engine extends ServiceEngine {
   about(): Promise<EngineAbout>
   /** Undefined when the engine does not have it. */
   image(reference: string): Promise<EngineImage | undefined>
   pull(reference: string, auth: RegistryAuth | undefined): Promise<void>
-  create(name: string, container: CreateContainer): Promise<void>
+  create(name: string, container: CreateContainer | CreateServiceContainer): Promise<void>
   start(name: string): Promise<void>
   inspect(name: string): Promise<ContainerState | undefined>
   exec(name: string, command: string[], options: ExecOptions): Promise<JobExec>
@@ -24,7 +28,8 @@ export interface Engine {
   kill(name: string, signal: 'SIGTERM' | 'SIGKILL'): Promise<void>
   /** Kills it when it runs; its volumes go with it. */
   remove(name: string): Promise<void>
-  list(label: string): Promise<ListedContainer[]>
+  /** Those that have all the labels. */
+  list(...labels: string[]): Promise<ListedContainer[]>
 }
 
 const versionSchema = z.object({
@@ -97,6 +102,9 @@ export interface ListedContainer {
 const OLDEST_API = '1.41'
 /** The newest one that this client was written against. */
 const NEWEST_API = '1.47'
+/** An engine under load answers 500 to a look at what another call just removes, and is well a moment later. */
+const RETRIES = 3
+const RETRY_MILLISECONDS = 50
 
 /** The first of the sockets that is there is used, looked for when the engine is first needed. */
 export function createEngine(socketPaths: string[]): Engine {
@@ -120,9 +128,10 @@ export function createEngine(socketPaths: string[]): Engine {
     const { socketPath, prefix } = await connected()
     return callEngine(socketPath, { ...request, path: prefix + request.path })
   }
-  const ask = async <T>(schema: z.ZodType<T>, request: EngineCall) => readAnswer(await call(request), schema)
+  const ask = <T>(schema: z.ZodType<T>, request: EngineCall) =>
+    insist(request, async () => readAnswer(await call(request), schema))
   const tell = async (request: EngineCall) => {
-    await readAnswer(await call(request), z.unknown())
+    await ask(z.unknown(), request)
   }
   const container = (name: string, verb = '') => `/containers/${encodeURIComponent(name)}${verb}`
   const inspect = async (name: string) => {
@@ -131,6 +140,7 @@ export function createEngine(socketPaths: string[]): Engine {
   }
 
   return {
+    ...createServiceEngine({ call, ask, tell }),
     async about() {
       const { version } = await connected()
       return aboutOf(version, await ask(infoSchema, { method: 'GET', path: '/info' }))
@@ -165,11 +175,24 @@ export function createEngine(socketPaths: string[]): Engine {
         if (!isGoing) throw error
       })
     },
-    async list(label) {
-      const query = { all: 'true', filters: JSON.stringify({ label: [label] }) }
+    async list(...labels) {
+      const query = { all: 'true', filters: JSON.stringify({ label: labels }) }
       const found = await ask(listSchema, { method: 'GET', path: '/containers/json', query })
       return found.map(({ Id, Labels }) => ({ id: Id, labels: Labels ?? {} }))
     },
+  }
+}
+
+/** Only what changes nothing the second time: a POST may have been done though its answer was an error. */
+async function insist<T>({ method }: EngineCall, ask: () => Promise<T>): Promise<T> {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await ask()
+    } catch (error) {
+      const isPassing = error instanceof EngineError && error.code === 'failed'
+      if (method === 'POST' || !isPassing || attempt === RETRIES) throw error
+      await pause(RETRY_MILLISECONDS * 4 ** attempt)
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 import { execFile, spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { createReadStream } from 'node:fs'
-import { mkdir, mkdtemp, open, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, open, readFile, readdir, readlink, rm, stat, writeFile } from 'node:fs/promises'
 import http from 'node:http'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -42,7 +42,8 @@ export interface TestEngine {
   dir: string
   /** Makes the image of an archive known; answers its id. */
   load(archive: BuiltImage): Promise<string>
-  /** Runs a program in the network of the engine, where 127.0.0.1 is the engine's. */
+  /** What starts a program in the network of the engine, where 127.0.0.1 is the engine's. */
+  beside(): string[]
   spawnBeside(program: string, args: string[]): ChildProcess
   /** Kills the engine's own process, as an update of it does. */
   restart(): Promise<void>
@@ -78,20 +79,28 @@ export async function startEngine(name: EngineName): Promise<TestEngine> {
       await upload(socketPath, file)
       return imageId
     },
-    spawnBeside: (program, args) =>
-      spawn('/usr/bin/nsenter', ['--target', String(daemon.pid), '--net', program, ...args], {
-        stdio: ['ignore', 'pipe', 'inherit'],
-      }),
+    beside: () => besideOf(daemon),
+    spawnBeside: (program, args) => {
+      const [nsenter = '', ...before] = besideOf(daemon)
+      return spawn(nsenter, [...before, program, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
+    },
     async restart() {
       await stopDaemon(daemon)
       daemon = await startDaemon(name, dir, socketPath)
     },
     async close() {
+      const network = await networkOf(daemon.pid)
       await stopDaemon(daemon)
+      await endNameServer(network)
+      await endHelpers(dir)
       await unmountAll(dir)
       await rm(dir, { recursive: true, force: true, maxRetries: 5 })
     },
   }
+}
+
+function besideOf(daemon: ChildProcess): string[] {
+  return ['/usr/bin/nsenter', '--target', String(daemon.pid), '--net']
 }
 
 /** An image of BusyBox alone, which every test of a runtime can do with; the whole one is some 50 MB. */
@@ -181,10 +190,66 @@ async function upload(socketPath: string, file: string): Promise<void> {
   })
 }
 
-async function unmountAll(dir: string): Promise<void> {
-  const { stdout } = await run('cat', ['/proc/self/mounts'])
-  const mounts = stdout.split('\n').map((line) => line.split(' ')[1] ?? '')
-  for (const mount of mounts.filter((place) => place.startsWith(`${dir}/`)).toReversed()) {
-    await run('umount', ['--lazy', mount])
+/**
+ * Podman clears away after each container in a process of its own, which mounts the engine's folder once more. Its
+ * monitors would start more of them, and one of a command beside a job may outlive both.
+ */
+async function endHelpers(dir: string): Promise<void> {
+  const deadline = Date.now() + READY_MILLISECONDS
+  for (let helpers = await helpersOf(dir); helpers.length > 0; helpers = await helpersOf(dir)) {
+    if (Date.now() > deadline)
+      throw new Error(`still there after the engine's end: ${helpers.map(({ line }) => line).join(', ')}`)
+    for (const { pid } of helpers.filter(({ line }) => isMonitor(line)))
+      await run('kill', ['-9', pid]).catch(gone)
+    await new Promise((resolve) => setTimeout(resolve, 50))
   }
+}
+
+/** Podman's name server outlives its engine, and all engines of a machine would then ask the one in a network that is gone. */
+async function endNameServer(network: string): Promise<void> {
+  for (const { pid, line } of await processes()) {
+    if (!/^\S*aardvark-dns /.test(line) || (await networkOf(Number(pid))) !== network) continue
+    await run('kill', [pid]).catch(gone)
+    await rm('/run/containers/networks/aardvark-dns', { recursive: true, force: true })
+  }
+}
+
+async function networkOf(pid: number | undefined): Promise<string> {
+  return readlink(`/proc/${pid}/ns/net`).catch(() => '')
+}
+
+const isMonitor = (line: string): boolean => /^\S*conmon /.test(line)
+const gone = (): void => undefined
+
+async function helpersOf(dir: string): Promise<{ pid: string; line: string }[]> {
+  const all = await processes()
+  return all.filter(({ line }) => (isMonitor(line) || /^\S*podman /.test(line)) && line.includes(dir))
+}
+
+async function processes(): Promise<{ pid: string; line: string }[]> {
+  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
+  return Promise.all(
+    pids.map(async (pid) => {
+      const line = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')
+      return { pid, line: line.replaceAll('\0', ' ').trim() }
+    }),
+  )
+}
+
+/** The engine that was just stopped may end some of its mounts itself meanwhile. */
+async function unmountAll(dir: string): Promise<void> {
+  for (const mount of await mountsBelow(dir)) {
+    try {
+      await run('umount', ['--lazy', mount])
+    } catch (error) {
+      if ((await mountsBelow(dir)).includes(mount)) throw error
+    }
+  }
+}
+
+async function mountsBelow(dir: string): Promise<string[]> {
+  const mounts = (await readFile('/proc/self/mounts', 'utf8'))
+    .split('\n')
+    .map((line) => line.split(' ')[1] ?? '')
+  return mounts.filter((place) => place.startsWith(`${dir}/`)).toReversed()
 }

@@ -5,7 +5,7 @@ import { RuntimeError } from '../runtime.ts'
 import type { JobSpec } from '../runtime.ts'
 import { parseStatus } from '../wrapper.ts'
 import { hasEnded } from './container-end.ts'
-import { buildContainer } from './container-spec.ts'
+import { buildContainer, internalNetwork, LABELS } from './container-spec.ts'
 import type { Engine, EngineImage } from './engine.ts'
 import { createJobFolder, isJobId, readStatus } from './job-folder.ts'
 import type { JobFolder, JobRecord } from './job-folder.ts'
@@ -16,14 +16,17 @@ const READY_MILLISECONDS = 60_000
 const POLL_MILLISECONDS = 250
 const ENV_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/
 
-export interface StartContext {
+export interface ImageContext {
   engine: Engine
+  registryAuth: ((image: string) => Promise<RegistryAuth | undefined>) | undefined
+  log: Logger
+}
+
+export interface StartContext extends ImageContext {
   host: Host
   image: string
-  registryAuth: ((image: string) => Promise<RegistryAuth | undefined>) | undefined
   agentKey: string
   workBytes: number | undefined
-  log: Logger
   now(): number
 }
 
@@ -48,6 +51,8 @@ export async function startContainer(
   const worksOnDisk = workBytes === undefined
   await createJobFolder(folder, { record, files: spec.files, worksOnDisk, owner: host.owner })
   const { user, hasSelinux } = host
+  if (spec.network === 'internal')
+    await engine.createNetwork(internalNetwork(agentKey), { [LABELS.agent]: agentKey }, true)
   await engine.create(name, buildContainer({ spec, image, folder, agentKey, user, workBytes, hasSelinux }))
   await engine.start(name)
   await untilReady(engine, folder, name)
@@ -76,11 +81,11 @@ function checkMounts({ mounts }: JobSpec): void {
 }
 
 /** An image is named by digest or id, so the engine's own copy is always the right one. */
-async function haveImage(context: StartContext, reference: string): Promise<EngineImage> {
+export async function haveImage(context: ImageContext, reference: string): Promise<EngineImage> {
   const { engine, registryAuth, log } = context
   const present = await engine.image(reference)
   if (present !== undefined) return present
-  log.info({ image: reference }, 'the engine pulls the image of a job')
+  log.info({ image: reference }, 'the engine pulls an image')
   try {
     await engine.pull(reference, await registryAuth?.(reference))
   } catch (cause) {

@@ -11,12 +11,17 @@ import { CONTAINER } from './pod-spec.ts'
 const SOON_MILLISECONDS = 100
 const LATER_MILLISECONDS = 1_000
 const AGAIN_MILLISECONDS = 500
+/** Until the pod is seen to run: each try costs its node time that its start needs, so they come ever more seldom. */
+const FIRST_TRY_MILLISECONDS = 700
+const LONGEST_TRY_MILLISECONDS = 5_000
 const LAST_TRIES_MILLISECONDS = 15_000
 
 /** Brings a job's log from its pod to the agent's disk, byte for byte. */
 export interface LogCollector {
   /** What the wrapper said first: `ready` or `refused …`. Pending for ever when it never spoke. */
   readonly first: Promise<string>
+  /** The pod runs: what waits for that is tried at once. */
+  isUp(): void
   /** Whether the job has ended and all of its log is here. */
   isWhole(): boolean
   /** Reads what is left of an ended job. False when some of it may be lost. */
@@ -30,6 +35,7 @@ export interface LogCollector {
  */
 export function collectLog(api: KubeApi, file: string, pod: string, log: Logger): LogCollector {
   const closed = new AbortController()
+  const up = new AbortController()
   let speak: (word: string) => void = () => undefined
   const first = new Promise<string>((resolve) => (speak = resolve))
   const state: State = {
@@ -37,6 +43,7 @@ export function collectLog(api: KubeApi, file: string, pod: string, log: Logger)
     pod,
     speak,
     signal: closed.signal,
+    up: up.signal,
     isFinishing: false,
     isDone: false,
     current: undefined,
@@ -47,6 +54,7 @@ export function collectLog(api: KubeApi, file: string, pod: string, log: Logger)
   })
   return {
     first,
+    isUp: () => up.abort(),
     isWhole: () => state.isDone,
     async finish(wrapperSpoke, isSilent) {
       if (state.isDone) return true
@@ -69,15 +77,23 @@ export function collectLog(api: KubeApi, file: string, pod: string, log: Logger)
 }
 
 async function follow(state: State, handle: FileHandle, log: Logger): Promise<void> {
-  const { signal, pod } = state
+  const { signal, pod, up } = state
+  const untilUp = AbortSignal.any([signal, up])
+  let tryAgain = FIRST_TRY_MILLISECONDS
   while (!signal.aborted && !state.isDone) {
+    // The cluster tells late that a pod runs: whoever waits for its word hears of a short job when it is over.
+    if (!up.aborted) {
+      await pause(tryAgain, untilUp)
+      tryAgain = Math.min(tryAgain * 1.5, LONGEST_TRY_MILLISECONDS)
+      if (signal.aborted || state.isDone) return
+    }
     try {
       state.isDone = await readOnce(state, handle, FOLLOW)
-      if (!state.isDone) await pause(AGAIN_MILLISECONDS, signal)
+      if (!state.isDone && up.aborted) await pause(AGAIN_MILLISECONDS, signal)
     } catch (error) {
       if (signal.aborted) return
       log.debug({ err: error, pod }, 'the log of a job cannot be read now')
-      await pause(AGAIN_MILLISECONDS, signal)
+      if (up.aborted) await pause(AGAIN_MILLISECONDS, signal)
     }
   }
 }
@@ -162,6 +178,7 @@ interface State {
   api: KubeApi
   pod: string
   signal: AbortSignal
+  up: AbortSignal
   speak(word: string): void
   isFinishing: boolean
   isDone: boolean

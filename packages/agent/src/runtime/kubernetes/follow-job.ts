@@ -37,6 +37,8 @@ export interface JobFollower {
   /** Undefined once the program runs; otherwise why it did not come up. */
   readonly up: Promise<JobExit | undefined>
   readonly ended: Promise<JobExit>
+  /** After its end, when the cluster was told to be rid of it. */
+  readonly cleared: Promise<void>
   /** The pod as it was last seen. */
   pod(): Pod | undefined
   close(): void
@@ -51,6 +53,7 @@ export function followJob(context: FollowContext, folder: JobFolder, name: strin
     collector: undefined,
     isNew: false,
     resume: undefined,
+    clearing: undefined,
   }
   const seen = watch.follow(name, (pods) => {
     view.pods = pods
@@ -94,7 +97,11 @@ export function followJob(context: FollowContext, folder: JobFolder, name: strin
   }
   const ended = insist()
   ended.catch(() => undefined)
-  return { up, ended, pod: () => view.last, close: () => closed.abort() }
+  const cleared = ended.then(
+    () => view.clearing,
+    () => view.clearing,
+  )
+  return { up, ended, cleared, pod: () => view.last, close: () => closed.abort() }
 }
 
 /** One look at the job: does what is due, and answers its end when it has come. */
@@ -106,14 +113,14 @@ async function look(follower: Follower): Promise<JobExit | undefined> {
   const pod = view.pods.find((found) => isOfJob(found, record))
   if (pod === undefined) return lookForPod(follower, record)
   view.last = pod
-  const keeper = containerOf(pod, CONTAINER.keeper)
-  if (keeper?.state.running !== undefined && view.collector === undefined) {
+  if (pod.spec.nodeName !== undefined && view.collector === undefined) {
     view.collector = collectLog(context.api, folder.log, pod.metadata.name, context.log)
     view.collector.first.then(
       () => wake(view),
       () => undefined,
     )
   }
+  if (containerOf(pod, CONTAINER.keeper)?.state.running !== undefined) view.collector?.isUp()
   const stopReason = await readStop(folder)
   const end = endOfPod(pod, stopReason)
   if (end !== undefined) return finish(follower, pod, end)
@@ -130,7 +137,9 @@ function isOfJob({ metadata }: Pod, { podUid, jobUid }: JobRecord): boolean {
 /** Until the wrapper says that the program runs, or something that it will not. */
 async function comeUp(follower: Follower, record: JobRecord, pod: Pod): Promise<JobExit | undefined> {
   const { context, folder, view, setUp } = follower
-  const word = await Promise.race([view.collector?.first, Promise.resolve(undefined)])
+  // Its log may be read before the cluster tells that it runs; only then can it be stopped, removed and entered.
+  const isSeen = containerOf(pod, CONTAINER.keeper)?.state.running !== undefined
+  const word = isSeen ? await Promise.race([view.collector?.first, Promise.resolve(undefined)]) : undefined
   if (word === 'ready') {
     await writeRecord(folder, { ...record, podUid: pod.metadata.uid, startedAt: context.now() })
     await forgetSecrets(follower)
@@ -189,9 +198,11 @@ async function finish({ context, folder, name, view }: Follower, pod: Pod, end: 
   const message = containerOf(pod, CONTAINER.job)?.state.terminated?.message ?? ''
   const spoke = parseStatus(message).isReady
   view.collector ??= collectLog(context.api, folder.log, pod.metadata.name, context.log)
+  view.collector.isUp()
   const isWhole = await view.collector.finish(spoke, () => isGone(view, pod))
   await writeExit(folder, isWhole ? end : { ...end, message: `${end.message} ${LOST_LOG}` })
-  await release(context, name).catch((error: unknown) =>
+  // Nobody has to wait for it but the removal: a delete that comes late would take a job of the same name.
+  view.clearing = release(context, name).catch((error: unknown) =>
     context.log.warn({ err: error, job: name }, 'the pod of an ended job stays until the job is removed'),
   )
   return (await readExit(folder)) ?? end
@@ -268,6 +279,7 @@ interface View {
   collector: LogCollector | undefined
   isNew: boolean
   resume: (() => void) | undefined
+  clearing: Promise<void> | undefined
 }
 
 interface Follower {

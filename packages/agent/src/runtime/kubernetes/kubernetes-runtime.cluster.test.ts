@@ -11,7 +11,7 @@ import { createKubernetesRuntime } from './kubernetes-runtime.ts'
 
 const missing = missingCluster()
 const title = missing === undefined ? 'kubernetes' : `kubernetes (${missing})`
-describeRuntimeContract(title, makeHarness, missing === undefined, 60_000)
+describeRuntimeContract(title, makeHarness, missing === undefined, 180_000)
 
 async function makeHarness(): Promise<ContractHarness> {
   const cluster = await openCluster('contract')
@@ -26,7 +26,6 @@ async function makeHarness(): Promise<ContractHarness> {
     programs,
     isConfined: true,
     seesHostFolders: false,
-    slackMilliseconds: 6_000,
     async kill(jobId) {
       // The end of the container often takes the command with it.
       await inside(jobId, '/bin/sh', '-c', 'kill -KILL -1').catch(() => undefined)

@@ -99,7 +99,7 @@ function createContext(options: KubernetesRuntimeOptions): Context {
       const follower = followJob(following, folder, nameOf(jobId))
       followers.set(jobId, follower)
       const forget = () => void (followers.get(jobId) === follower && followers.delete(jobId))
-      follower.ended.then(forget, forget)
+      void follower.cleared.then(forget)
       return follower
     },
   }
@@ -253,6 +253,7 @@ async function removeJob(context: Context, jobId: string): Promise<void> {
   const name = context.nameOf(jobId)
   const never = new AbortController().signal
   const deadline = Date.now() + REMOVE_MILLISECONDS
+  if ((await readExit(await context.folderFor(jobId))) !== undefined) await followers.get(jobId)?.cleared
   for (let round = 0; ; round++) {
     const [job, { pods }] = await Promise.all([api.getJob(name), api.listPods(`job-name=${name}`)])
     if (round === 0) {

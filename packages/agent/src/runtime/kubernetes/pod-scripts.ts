@@ -69,7 +69,7 @@ echo "$first" >&2
 exec 3<log
 dd bs=1 skip="$1" count=0 <&3 2>/dev/null
 while read -r word; do
-  while read -r line; do case "$line" in ended*) word=last ;; esac; done <status
+  [ "$word" = end ] || while read -r line; do case "$line" in ended*) word=last ;; esac; done <status
   cat <&3
   [ "$word" = last ] && { sleep 0.1; cat <&3; kill -USR1 1; exit 0; }
   [ "$word" = end ] && { kill -USR1 1; exit 0; }

@@ -15,10 +15,10 @@ afterAll(() => rm(dir, { recursive: true, force: true }))
 const AGENT = `
 import { createProcessRuntime } from './process-runtime.ts'
 const runtime = createProcessRuntime({ dir: process.argv[2], log: console, useCgroups: false })
-const script = 'i=0; while [ $i -lt 50 ]; do i=$((i + 1)); echo "line $i"; sleep 0.02; done; exit 9'
+const script = 'i=0; while [ $i -lt 50 ]; do i=$((i + 1)); echo "line $i"; sleep 0.1; done; exit 9'
 await runtime.start({
   jobId: 'survivor', fence: 8, command: ['/bin/sh', '-c', script], env: { PATH: '/usr/bin:/bin' }, files: {},
-  mounts: [], network: 'none',
+  mounts: [], network: 'egress',
   limits: { memoryBytes: 256 << 20, cpus: 1, pids: 64, timeoutSeconds: 60, graceSeconds: 1 },
 })
 for await (const bytes of runtime.logs('survivor', 0, new AbortController().signal)) {
@@ -26,7 +26,7 @@ for await (const bytes of runtime.logs('survivor', 0, new AbortController().sign
 }
 `
 
-describe('an agent killed while its job runs', () => {
+describe('an agent killed while its job runs', { timeout: 90_000 }, () => {
   it('leaves the job to its successor, which reads on where the first one stopped', async () => {
     const bundle = path.join(dir, 'agent.mjs')
     await build({

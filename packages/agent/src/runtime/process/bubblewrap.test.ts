@@ -22,6 +22,7 @@ describe('bubblewrap', () => {
   it('takes the network away only from a job without one, and never dies with the agent', () => {
     const confinement = { workFolder: '/w', tools: [], mounts: [], env: {} }
     expect(bubblewrapArguments({ ...confinement, network: 'none' })).toContain('--unshare-net')
+    expect(bubblewrapArguments({ ...confinement, network: 'internal' })).toContain('--unshare-net')
     expect(bubblewrapArguments({ ...confinement, network: 'egress' })).not.toContain('--unshare-net')
     expect(bubblewrapArguments({ ...confinement, network: 'egress' })).not.toContain('--die-with-parent')
   })
@@ -39,7 +40,7 @@ describe('bubblewrap', () => {
   })
 })
 
-describe.skipIf(!isHere)('a job confined by bubblewrap', () => {
+describe.skipIf(!isHere)('a job confined by bubblewrap', { timeout: 90_000 }, () => {
   const questions = [
     ['has no capabilities', 'grep CapEff /proc/self/status', /^CapEff:\t0+\n$/],
     ['sees no password hashes', 'test -e /etc/shadow || echo hidden', /^hidden\n$/],

@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process'
 import path from 'node:path'
 import { promisify } from 'node:util'
+import type { JobNetwork } from '../runtime.ts'
 
 const run = promisify(execFile)
 
@@ -34,7 +35,7 @@ export interface Confinement {
   /** Read-only folders of programs outside `/usr`, such as the one of node. */
   tools: string[]
   mounts: { path: string; writable: boolean }[]
-  network: 'none' | 'egress'
+  network: JobNetwork
   /** Whether the job may make a user namespace in which it is root. */
   mayNestUsers?: boolean | undefined
   env: Record<string, string>
@@ -54,7 +55,8 @@ export function bubblewrapArguments(confinement: Confinement): string[] {
   const work = ['--bind', workFolder, workFolder, '--chdir', workFolder, '--clearenv']
   return [
     ...namespaces,
-    ...(network === 'none' ? ['--unshare-net'] : []),
+    // There is nothing between the machine's own network and none: what asks for less than all of it gets none.
+    ...(network === 'egress' ? [] : ['--unshare-net']),
     ...rights,
     ...nesting,
     ...SYSTEM.flatMap((place) => ['--ro-bind-try', place, place]),

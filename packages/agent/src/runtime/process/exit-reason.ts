@@ -33,7 +33,7 @@ export function exitReason(facts: ExitFacts): JobExit {
   if (code === null && facts.stopReason === undefined && !facts.overMemory) {
     return { reason: 'gone', exitCode: null, message: 'The job vanished: nothing tells how it ended.' }
   }
-  const stopped = facts.cause === 'stopped' || (code === null && facts.stopReason !== undefined)
+  const stopped = facts.cause === 'stopped' || (facts.stopReason !== undefined && wasEndedByStop(facts))
   if (facts.cause === 'timeout' || (stopped && facts.stopReason === 'timeout')) {
     return { reason: 'timeout', exitCode: code, message: 'The job was stopped at its time limit.' }
   }
@@ -49,4 +49,11 @@ export function exitReason(facts: ExitFacts): JobExit {
     return { reason: 'signal', exitCode: code, message: `The job was ended by ${signal} from outside.` }
   }
   return { reason: 'exit', exitCode: code, message: `The job ended with exit code ${code}.` }
+}
+
+/** The signals of a stop may reach the program before the launcher on a busy machine, which then says nothing of it. */
+function wasEndedByStop({ code, cause, oomKills, overMemory }: ExitFacts): boolean {
+  if (code === null) return true
+  const isBySignal = SIGNALS[code - 128] === 'SIGTERM' || SIGNALS[code - 128] === 'SIGKILL'
+  return cause === 'none' && isBySignal && oomKills === 0 && !overMemory
 }

@@ -4,12 +4,14 @@ import { mkdir, mkdtemp, readFile, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { pino } from 'pino'
-import { afterAll, afterEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, describe, expect, it, vi } from 'vitest'
 import type { JobSpec } from '../runtime.ts'
-import { jobFolder, readIdentity, writeIdentity } from './job-folder.ts'
+import { jobFolder, readIdentity, readSession, writeIdentity } from './job-folder.ts'
 import { requestStop } from './job-life.ts'
 import { createProcessRuntime } from './process-runtime.ts'
 import { identify, jobProcesses } from './processes.ts'
+
+vi.setConfig({ testTimeout: 90_000 })
 
 const dir = await mkdtemp(path.join(tmpdir(), 'tenon-life-'))
 const never = new AbortController().signal
@@ -30,12 +32,35 @@ describe('a job without its agent', () => {
     expect(await runtime.wait('stubborn', never)).toMatchObject({ reason: 'canceled', exitCode: 137 })
   })
 
+  it('is canceled, though it is killed before its launcher has heard of the stop', async () => {
+    await runtime.start(spec('unheard', 'exec sleep 1000'))
+    const folder = jobFolder(dir, 'unheard')
+    const { pid = -1 } = (await readIdentity(folder)) ?? {}
+    const session = (await readSession(folder)) ?? -1
+    // As on a machine that is too busy for the process which hands the signal on.
+    process.kill(pid, 'SIGSTOP')
+    await requestStop(folder, 5, 'canceled')
+    for (const one of jobProcesses([session], folder.temporary, false)) process.kill(one, 'SIGKILL')
+    expect(await runtime.wait('unheard', never)).toMatchObject({ reason: 'canceled', exitCode: 137 })
+  })
+
   it('keeps the first of two reasons to stop', async () => {
     await runtime.start(spec('twice', 'exec sleep 1000'))
     await Promise.all([runtime.stop('twice', 5, 'timeout'), runtime.stop('twice', 5, 'timeout')])
     await runtime.stop('twice', 5, 'canceled')
     expect(await runtime.wait('twice', never)).toMatchObject({ reason: 'timeout' })
   })
+})
+
+describe('a job that may have no network', () => {
+  it.each(['none', 'internal'] as const)(
+    '(%s) is not started where nothing keeps it from one',
+    async (network) => {
+      const starting = runtime.start({ ...spec('closed', 'exit 0'), network })
+      await expect(starting).rejects.toThrow(/Install bubblewrap, or change TENON_JOB_NETWORKS/)
+      expect(await runtime.list()).toEqual([])
+    },
+  )
 })
 
 describe('a job whose launcher was killed', () => {
@@ -104,7 +129,7 @@ function spec(jobId: string, script: string): JobSpec {
     command: ['/bin/sh', '-c', script],
     files: {},
     mounts: [],
-    network: 'none',
+    network: 'egress',
     env: { PATH: '/usr/bin:/bin' },
     limits: { memoryBytes: 256 << 20, cpus: 1, pids: 64, timeoutSeconds: 60, graceSeconds: 1 },
   }

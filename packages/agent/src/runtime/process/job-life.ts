@@ -54,11 +54,12 @@ export async function killJob(folder: JobFolder): Promise<void> {
   const sessions = [identity?.pid, session].filter((pid) => pid !== undefined)
   const cgroup = record?.cgroup ?? []
   const endedAlone = (record?.confined || cgroup.length > 0) && (await readExit(folder))?.cause === 'none'
+  // Nothing of a confined job is left once its launcher ended by itself: the look through all processes can be spared.
+  // Of one that is killed here, the first process may be dead before the others are.
+  const isSpared = endedAlone && (identity === undefined || !isAlive(identity))
   await killAll(async () => {
     const inside = await cgroupProcesses(cgroup)
-    // Nothing of a confined job is left once it ended: the look through all processes can be spared.
-    if (endedAlone && (identity === undefined || !isAlive(identity))) return inside
-    return [...inside, ...jobProcesses(sessions, folder.temporary, true)]
+    return isSpared ? inside : [...inside, ...jobProcesses(sessions, folder.temporary, true)]
   })
 }
 

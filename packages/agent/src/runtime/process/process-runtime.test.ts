@@ -55,7 +55,7 @@ const programs: ContractPrograms = {
   exit: (code) => shell(`exit ${code}`),
   print: (lines, slowly) =>
     shell(
-      `i=0; while [ $i -lt ${lines} ]; do i=$((i + 1)); echo "line $i"; ${slowly ? 'sleep 0.02' : ''}; done`.replace(
+      `i=0; while [ $i -lt ${lines} ]; do i=$((i + 1)); echo "line $i"; ${slowly ? 'sleep 0.1' : ''}; done`.replace(
         '; ; done',
         '; done',
       ),
@@ -84,7 +84,7 @@ function shell(script: string): Partial<JobSpec> {
 
 /** The program itself, `sleep`, below launcher and starter; the shell becomes it soon after the start. */
 async function programPid(temporary: string): Promise<number> {
-  return vi.waitFor(() => findSleep(temporary), { timeout: 5_000, interval: 10 })
+  return vi.waitFor(() => findSleep(temporary), { timeout: 60_000, interval: 10 })
 }
 
 async function findSleep(temporary: string): Promise<number> {

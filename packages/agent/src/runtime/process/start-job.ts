@@ -25,6 +25,7 @@ export async function startJob(
   now: () => number,
 ): Promise<JobRecord> {
   checkSpec(spec)
+  checkNetwork(host, spec)
   const folder = jobFolder(dir, spec.jobId)
   await createJobFolder(folder, spec.files)
   const cgroup = host.cgroups && (await createCgroup(host.cgroups, dir, spec.jobId, spec.limits))
@@ -70,6 +71,13 @@ function checkSpec(spec: JobSpec): void {
   ]
   const fault = faults.find((found) => found !== undefined)
   if (fault !== undefined) throw new RuntimeError('start', fault)
+}
+
+/** A wall that cannot be built is no reason to do without it. */
+function checkNetwork({ bubblewrap }: Host, { network }: JobSpec): void {
+  if (network === 'egress' || bubblewrap !== undefined) return
+  const what = `This kind of job may have no network (${network}), and without bubblewrap nothing keeps it from one.`
+  throw new RuntimeError('start', `${what} Install bubblewrap, or change TENON_JOB_NETWORKS of the agent.`)
 }
 
 /** By file, not by argument: arguments of a process can be read by every user of the machine. */

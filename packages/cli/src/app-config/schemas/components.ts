@@ -32,7 +32,7 @@ const probe = z.strictObject({
 
 const health = z.strictObject({
   probes: acts(z.array(probe).max(50).optional(), 'What is asked after a deploy and then regularly.'),
-  block_deploy: acts(flag, 'An unhealthy component fails its deploy.'),
+  block_deploy: carried(flag, 'Whether an unhealthy component fails its deploy; for now it always does.'),
   stabilization_window: acts(duration('1h', '30s').optional(), 'How long it must stay healthy.'),
   required_checks: carried(texts, 'Checks from elsewhere that must pass.'),
 })
@@ -41,7 +41,7 @@ const health = z.strictObject({
 export const common = {
   name: acts(partName, 'The component’s name, unique in the app.'),
   var_name: acts(varName.optional(), 'Another name for templates: .nuon.components.<var_name>.'),
-  labels: acts(labels, 'Free labels.'),
+  labels: carried(labels, 'Free labels.'),
   dependencies: acts(names, 'Components that are deployed before this one.'),
   operation_roles: operationRoles,
   toggleable: acts(flag, 'An install may switch it off.'),
@@ -172,7 +172,7 @@ export const COMPONENT_TYPES = {
     dockerfile: acts(optionalText, 'The Dockerfile in the source.'),
     target: acts(optionalText, 'The stage to build.'),
     build_args: acts(z.union([scalars.unwrap(), z.array(text)]).optional(), 'Arguments of the build.'),
-    env_vars: envVars,
+    env_vars: carried(scalars, 'Environment variables of the build; build_args act.'),
     basic,
     source,
     ...repos,
@@ -194,11 +194,11 @@ export const COMPONENT_TYPES = {
     gcp_gar: acts(
       z
         .strictObject({
-          gcp_project_id: acts(text, 'The project.'),
-          region: acts(text, 'The registry’s region.'),
+          gcp_project_id: carried(text, 'The project; image_url names the registry.'),
+          region: carried(text, 'The registry’s region; image_url names the registry.'),
           ...image,
-          service_account_email: acts(optionalText, 'The account that may pull.'),
-          workload_identity_provider: acts(optionalText, 'The provider to get that account by.'),
+          service_account_email: carried(optionalText, 'The account that may pull.'),
+          workload_identity_provider: carried(optionalText, 'The provider to get that account by.'),
         })
         .optional(),
       'An image in Google Artifact Registry.',

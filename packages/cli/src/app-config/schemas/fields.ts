@@ -15,6 +15,8 @@ export interface FieldMeta {
   note?: string
   /** Older names of a value, with the one that is meant. */
   older?: Readonly<Record<string, string>>
+  /** Values that load and that nothing acts on, each with why. */
+  idleValues?: Readonly<Record<string, string>>
   /** Its value may name a file of the app's folder, whose content is then the value. */
   file?: true
   /** Its text has braces of its own kind. */

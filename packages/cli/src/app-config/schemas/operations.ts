@@ -14,7 +14,7 @@ import {
   names,
   operationRoles,
   optionalText,
-  repos,
+  repo,
   scalars,
   text,
   texts,
@@ -49,17 +49,15 @@ export const TRIGGER_TYPES = [
   'role-disabled',
 ] as const
 
-const OLDER_TRIGGERS = {
+export const OLDER_TRIGGERS: Readonly<Record<string, string>> = {
   'pre-component-deploy': 'pre-deploy-component',
   'post-component-deploy': 'post-deploy-component',
 }
 
 const trigger = z.strictObject({
-  type: acts(
-    z.enum([...TRIGGER_TYPES, ...(Object.keys(OLDER_TRIGGERS) as (keyof typeof OLDER_TRIGGERS)[])]),
-    'When it runs.',
-    { older: OLDER_TRIGGERS },
-  ),
+  type: acts(z.enum([...TRIGGER_TYPES, ...Object.keys(OLDER_TRIGGERS)]), 'When it runs.', {
+    older: OLDER_TRIGGERS,
+  }),
   cron_schedule: acts(cron.optional(), 'For cron: when, in UTC.'),
   schedule: warned(cron.optional(), 'The older name of cron_schedule.', 'write cron_schedule'),
   component_name: acts(partName.optional(), 'For those of a component: which.'),
@@ -68,23 +66,24 @@ const trigger = z.strictObject({
 
 const actionStep = z.strictObject({
   name: acts(z.string().min(1).max(128), 'The step’s name.'),
-  command: acts(z.string().max(65_536).optional(), 'What to run, in the folder of its repository.'),
+  command: acts(z.string().max(65_536).optional(), 'What to run, in a folder of its own.'),
   inline_contents: acts(z.string().max(262_144).optional(), 'A script, or ./a-file of the app’s folder.', {
     file: true,
   }),
   env_vars: acts(scalars, 'Environment variables.'),
   enable_kube_config: warned(flag, 'The older place of enable_kube_config.', 'write it once, for the action'),
-  ...repos,
+  public_repo: acts(repo.optional(), 'A repository that anyone can read: the step runs in its directory.'),
+  connected_repo: acts(repo.optional(), 'The same of one that the build agent has access to.'),
 })
 
 export const action = z.strictObject({
   name: acts(partName, 'The action’s name.'),
   description: carried(optionalText, 'What it does.', { plain: true }),
   timeout: acts(duration('30m'), 'How long it may take.'),
-  labels: acts(labels, 'Free labels.'),
+  labels: carried(labels, 'Free labels.'),
   label: warned(optionalText, 'One label.', 'write labels'),
   dependencies: acts(names, 'Components that it needs.'),
-  role: acts(z.string().max(255).optional(), 'The role it runs with.'),
+  role: carried(z.string().max(255).optional(), 'The role it runs with.'),
   break_glass_role: carried(optionalText, 'The role it runs with in an emergency.'),
   enable_kube_config: acts(flag, 'Give it access to the cluster.'),
   image: carried(optionalText, 'The image it runs in.'),

@@ -64,9 +64,9 @@ const inputFields = {
   sensitive: acts(flag, 'Its value is sealed to the install and never reaches the server.'),
   group: acts(z.string().max(128).optional(), 'The group it is shown in.'),
   type: acts(z.enum(INPUT_TYPES).optional(), 'What its value is; string otherwise.'),
-  internal: acts(flag, 'Set by the vendor alone.'),
-  user_configurable: acts(flag, 'Set by the customer.'),
-  source: acts(
+  internal: carried(flag, 'Set by the vendor alone.'),
+  user_configurable: carried(flag, 'Set by the customer.'),
+  source: carried(
     z.enum(['customer', 'vendor']).optional(),
     'Who sets it: the same as user_configurable or internal.',
   ),
@@ -96,9 +96,9 @@ export const inputs = z.strictObject({
 })
 
 const syncTarget = z.strictObject({
-  name: carried(text, 'The Kubernetes secret.'),
-  key: carried(optionalText, 'The key in it.'),
-  namespaces: carried(texts, 'In which namespaces.'),
+  name: acts(text, 'The Kubernetes secret.'),
+  key: acts(optionalText, 'The key in it; value otherwise.'),
+  namespaces: acts(texts, 'In which namespaces; that of kubernetes_secret_namespace, or default, otherwise.'),
 })
 
 export const secret = z.strictObject({
@@ -108,11 +108,14 @@ export const secret = z.strictObject({
   required: acts(flag, 'An install must have it.'),
   default: acts(scalar.optional(), 'What counts while nothing is set.'),
   auto_generate: acts(flag, 'Made in the install when nothing is set.'),
-  format: acts(z.enum(['base64', '']).optional(), 'base64: the value is given in base64 and decoded.'),
-  kubernetes_sync: acts(flag, 'Kept as a Kubernetes secret too.'),
+  format: acts(
+    z.enum(['base64', '']).optional(),
+    'base64: what is made is base64, and a Kubernetes secret gets what the value decodes to.',
+  ),
+  kubernetes_sync: acts(flag, 'Kept as a Kubernetes secret too, under the key value.'),
   kubernetes_secret_namespace: acts(optionalText, 'Its namespace.'),
   kubernetes_secret_name: acts(optionalText, 'Its name.'),
-  kubernetes_sync_targets: carried(z.array(syncTarget).optional(), 'More places to keep it.'),
+  kubernetes_sync_targets: acts(z.array(syncTarget).optional(), 'More places to keep it.'),
   user_configurable: carried(flag, 'Set by the customer.'),
 })
 
@@ -129,12 +132,15 @@ const POLICY_TYPES = [
   'docker_build',
 ] as const
 
+const NOT_EVALUATED = 'only cel is evaluated for now'
+
 export const policy = z.strictObject({
   name: acts(z.string().min(1).max(128).optional(), 'The policy’s name; from its file otherwise.'),
   type: acts(z.enum(POLICY_TYPES), 'What it looks at.'),
   engine: acts(
     z.enum(['cel', 'opa', 'kyverno']).optional(),
     'The language: cel is evaluated in the install; opa and kyverno are kept.',
+    { idleValues: { opa: NOT_EVALUATED, kyverno: NOT_EVALUATED } },
   ),
   contents: acts(z.string().max(262_144), 'The policy, or ./a-file of the app’s folder.', {
     file: true,

@@ -1,5 +1,13 @@
 import type { Migration } from '../migrate.ts'
 import { initial } from './0001-initial.ts'
+import { agentPaused } from './0002-agent-paused.ts'
+import { installAction } from './0003-install-action.ts'
+import { stepBuild } from './0004-step-build.ts'
 
 /** In order, and never changed once released: the database remembers the checksum of each. */
-export const migrations: Migration[] = [{ name: '0001-initial', sql: initial }]
+export const migrations: Migration[] = [
+  { name: '0001-initial', sql: initial },
+  { name: '0002-agent-paused', sql: agentPaused },
+  { name: '0003-install-action', sql: installAction },
+  { name: '0004-step-build', sql: stepBuild },
+]

@@ -4,13 +4,19 @@ import { join } from 'node:path'
 import { parseManifest, readBlob, unpackTarGz, type Digest } from '@tenon/oci'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createBuildWorld, type BuildEnd, type BuildWorld } from '../testing/build-world.ts'
+import { startDockerd, type TestDockerd } from '../testing/dockerd.ts'
 import { isInstalled, pathWith } from '../testing/tools.ts'
 import { normalizeConfig, normalizeManifest } from './normalize-image.ts'
 
-const BUILDERS = ['buildah', 'podman'] as const
-const programs = Object.fromEntries(
-  [...BUILDERS, 'unshare'].map((name) => [name, isInstalled(name, '--version') ? whereIs(name) : undefined]),
+const BUILDERS = ['buildah', 'podman', 'docker'] as const
+const DAEMONLESS = ['buildah', 'podman'] as const
+const programs: Record<string, string | undefined> = Object.fromEntries(
+  [...DAEMONLESS, 'unshare'].map((name) => [
+    name,
+    isInstalled(name, '--version') ? whereIs(name) : undefined,
+  ]),
 )
+programs['docker'] = dockerWithBuildKit()
 const isRoot = process.getuid?.() === 0
 
 /** The rights that the process runtime leaves to a build job. */
@@ -38,6 +44,7 @@ ENTRYPOINT ["/app/run.sh"]
 describe('the component type docker_build', { timeout: 240_000 }, () => {
   let world: BuildWorld
   let path: Record<(typeof BUILDERS)[number] | 'none', string>
+  let engine: TestDockerd | undefined
 
   beforeAll(async () => {
     world = await createBuildWorld('docker_build')
@@ -46,13 +53,23 @@ describe('the component type docker_build', { timeout: 240_000 }, () => {
         [name]: programs[name],
         unshare: programs['unshare'],
       })
+    if (programs['docker'] !== undefined && isRoot) engine = await startDockerd()
     path = {
       buildah: only('buildah'),
       podman: only('podman'),
+      docker: only('docker'),
       none: pathWith(join(world.world.dir, 'only-none'), {}),
     }
   })
-  afterAll(() => world.close())
+  afterAll(async () => {
+    await engine?.close()
+    await world.close()
+  })
+
+  const envOf = (name: (typeof BUILDERS)[number]) => ({
+    PATH: path[name],
+    ...(name === 'docker' && engine !== undefined ? { TENON_LENT_PATHS: engine.lentFolder } : {}),
+  })
 
   const imageOf = async ({ data }: BuildEnd) => {
     const { client } = world.vendor
@@ -76,14 +93,15 @@ describe('the component type docker_build', { timeout: 240_000 }, () => {
     it.skipIf(programs[name] === undefined || !isRoot)(
       'builds the same image from the same source, whenever that was sent, and leaves nothing behind',
       async () => {
-        const first = await world.build({ files: FILES, env: { PATH: path[name] } })
+        const first = await world.build({ files: FILES, env: envOf(name) })
         expect(first.output).toContain('build succeeded')
+        expect(first.output).toContain(`building with ${name}`)
         expect(first.data).toMatchObject({
           mediaType: 'application/vnd.oci.image.manifest.v1+json',
           repository: 'apps/demo/part',
           builder: name,
         })
-        const again = await world.build({ files: FILES, env: { PATH: path[name] } })
+        const again = await world.build({ files: FILES, env: envOf(name) })
         expect(again.data).toEqual(first.data)
         const { config, files } = await imageOf(first)
         expect(config).toMatchObject({
@@ -94,36 +112,37 @@ describe('the component type docker_build', { timeout: 240_000 }, () => {
         expect(await readFile('/proc/self/mounts', 'utf8')).not.toContain(world.world.dir)
         const left = await readdir(join(first.jobFolder), { recursive: true })
         expect(left.filter((file) => file.includes('/builder/'))).toEqual([])
+        expect(name === 'docker' ? await engine?.images() : []).toEqual([])
       },
     )
 
     it.skipIf(programs[name] === undefined || !isRoot)('builds a target with its arguments', async () => {
       const component = { target: 'extra', build_args: { VERSION: '1.2' } }
-      const end = await world.build({ files: FILES, component, env: { PATH: path[name] } })
+      const end = await world.build({ files: FILES, component, env: envOf(name) })
       const { config, files } = await imageOf(end)
       expect(config.config).toMatchObject({ Labels: { version: '1.2' } })
       expect(files.toSorted()).toEqual(['extra.txt', 'run.sh'])
       const other = await world.build({
         files: FILES,
         component: { ...component, build_args: { VERSION: '1.3' } },
-        env: { PATH: path[name] },
+        env: envOf(name),
       })
       expect(other.data['digest']).not.toBe(end.data['digest'])
     })
 
     it.skipIf(programs[name] === undefined || !isRoot)('says what the Dockerfile has wrong', async () => {
       const files = { ...FILES, Dockerfile: 'FROM scratch\nCOPY absent /absent\n' }
-      const { data, output } = await world.build({ files, env: { PATH: path[name] } })
+      const { data, output } = await world.build({ files, env: envOf(name) })
       expect(data).toEqual({ code: 'tool_failed' })
       expect(output).toMatch(/absent/)
     })
   })
 
-  it.skipIf(BUILDERS.some((name) => programs[name] === undefined) || !isRoot)(
-    'gives one digest whichever builder is there (skipped where one is not installed)',
+  it.skipIf(DAEMONLESS.some((name) => programs[name] === undefined) || !isRoot)(
+    'gives one digest with buildah and with podman (skipped where one is not installed)',
     async () => {
       const [one, two] = await Promise.all(
-        BUILDERS.map((name) => world.build({ files: FILES, env: { PATH: path[name] } })),
+        DAEMONLESS.map((name) => world.build({ files: FILES, env: envOf(name) })),
       )
       expect(one?.data['digest']).toBeDefined()
       expect(two?.data['digest']).toBe(one?.data['digest'])
@@ -152,7 +171,7 @@ describe('the component type docker_build', { timeout: 240_000 }, () => {
     const { data } = await world.build({ files: FILES, component, env })
     expect(data).toEqual({
       code:
-        BUILDERS.every((name) => programs[name] === undefined) && code !== 'config_invalid'
+        DAEMONLESS.every((name) => programs[name] === undefined) && code !== 'config_invalid'
           ? 'tool_missing'
           : code,
     })
@@ -161,8 +180,19 @@ describe('the component type docker_build', { timeout: 240_000 }, () => {
   it('says so where there is no builder', async () => {
     const { data, output } = await world.build({ files: FILES, env: { PATH: path.none } })
     expect(data).toMatchObject({ code: 'tool_missing' })
-    expect(output).toContain('needs buildah or podman')
+    expect(output).toContain('needs buildah, podman or docker with BuildKit')
   })
+
+  it.skipIf(programs['docker'] === undefined)(
+    'says so where docker has no engine (skipped where docker with BuildKit is not installed)',
+    async () => {
+      const lent = await world.world.folder({ 'docker.sock': 'no socket' })
+      const env = { PATH: path.docker, TENON_LENT_PATHS: lent }
+      const { data, output } = await world.build({ files: FILES, env })
+      expect(data).toMatchObject({ code: 'tool_missing' })
+      expect(output).toContain('its engine does not answer')
+    },
+  )
 })
 
 describe('an image without traces of its build', () => {
@@ -193,6 +223,23 @@ describe('an image without traces of its build', () => {
     )
   })
 })
+
+/** The first docker on the PATH that has BuildKit, where an engine can be started for it. */
+function dockerWithBuildKit(): string | undefined {
+  if (!isInstalled('dockerd', '--version')) return undefined
+  const all = spawnSync('sh', ['-c', 'for d in $(echo $PATH | tr : " "); do echo $d/docker; done'])
+  return all.stdout
+    .toString()
+    .trim()
+    .split('\n')
+    .filter((program) => isInstalled(program, '--version'))
+    .find((program) => hasBuildKit(program))
+}
+
+function hasBuildKit(program: string): boolean {
+  const said = spawnSync(program, ['--version']).stdout.toString()
+  return Number(/version (\d+)/.exec(said)?.[1] ?? 99) < 23 || isInstalled(program, 'buildx', 'version')
+}
 
 function whereIs(name: string): string {
   return spawnSync('sh', ['-c', `command -v ${name}`])

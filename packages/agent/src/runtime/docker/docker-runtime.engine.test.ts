@@ -54,7 +54,7 @@ const programs: ContractPrograms = {
   exit: (code) => shell(`exit ${code}`),
   print: (lines, slowly) =>
     shell(
-      `i=0; while [ $i -lt ${lines} ]; do i=$((i + 1)); echo "line $i"${slowly ? '; sleep 0.02' : ''}; done`,
+      `i=0; while [ $i -lt ${lines} ]; do i=$((i + 1)); echo "line $i"${slowly ? '; sleep 0.1' : ''}; done`,
     ),
   hold: () => shell('exec sleep 1000'),
   stopWell: () => shell('trap "echo stopping; exit 0" TERM; echo up; sleep 1000 & wait'),

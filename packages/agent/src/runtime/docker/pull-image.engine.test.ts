@@ -38,9 +38,13 @@ describe('the login of a registry', () => {
 for (const name of ['docker', 'podman'] as const) {
   const missing = await missingFor(name)
   const title = missing === undefined ? name : `${name} (${missing})`
-  describe.skipIf(missing !== undefined)(`an image that ${title} pulls from the install registry`, () => {
-    describePulls(name)
-  })
+  describe.skipIf(missing !== undefined)(
+    `an image that ${title} pulls from the install registry`,
+    { timeout: 120_000 },
+    () => {
+      describePulls(name)
+    },
+  )
 }
 
 function describePulls(name: EngineName): void {

@@ -48,7 +48,7 @@ function describeDeath(name: EngineName): void {
   })
   afterAll(() => world.close())
 
-  it('leaves them to its successor, logs complete and without repeats', { timeout: 60_000 }, async () => {
+  it('leaves them to its successor, logs complete and without repeats', { timeout: 180_000 }, async () => {
     const { dir } = world
     const options = {
       socketPaths: [world.socketPath],

@@ -1,0 +1,117 @@
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import { commitRate } from './baselines.ts'
+import type { Child } from './child.ts'
+import { cpuTimes, type CpuTimes } from './cpu.ts'
+import { median, round, type Measure } from './report.ts'
+import type { SwarmCommands } from './swarm-program.ts'
+import type { World } from './world.ts'
+
+const ROUNDS = 3
+/** Besides the default: the baseline grows with connections, since their commits share a flush; few show a commit's own price. */
+const FEW_CONNECTIONS = 3
+
+export interface Load {
+  app: { id: string; name: string }
+  installs: string[]
+  /** Of the app. */
+  components: number
+  /** What the agents are, for people. */
+  fleet: string
+  seconds: number
+}
+
+type Swarm = Child<SwarmCommands>
+
+/** Finished jobs per second, with the default number of connections and with few. */
+export async function benchThroughput(
+  world: World,
+  swarm: Swarm,
+  connect: () => Promise<void>,
+  load: Load,
+): Promise<Measure[]> {
+  const usual = world.poolSize
+  const measures = [await measureJobs(world, swarm, connect, load)]
+  await world.restartServer('stop', 0, FEW_CONNECTIONS)
+  measures.push(await measureJobs(world, swarm, connect, load))
+  await world.restartServer('stop', 0, usual)
+  return measures
+}
+
+interface Round {
+  perSecond: number
+  kinds: Record<string, number>
+  cpu: CpuTimes
+}
+
+async function measureJobs(
+  world: World,
+  swarm: Swarm,
+  connect: () => Promise<void>,
+  load: Load,
+): Promise<Measure> {
+  const baselines = [await commitRate(world, 2)]
+  const rounds: Round[] = []
+  for (let at = 0; at < ROUNDS; at++) {
+    const { child } = world.server
+    // Enough that neither kind runs out during the window; what is left over is there for the next round.
+    await child.call('queueBuilds', { app: load.app, component: 'web', count: 600 * load.seconds })
+    await child.call('queueRuns', { installs: load.installs, each: 3 * load.seconds })
+    await connect()
+    await pause(1500)
+    rounds.push(await countJobs(world, swarm, load.seconds, `${world.poolSize}-${at}`))
+    await swarm.call('disconnect')
+    baselines.push(await commitRate(world, 2))
+  }
+  const perSecond = median(baselines.map((one) => one.perSecond))
+  const rates = rounds.map((one) => one.perSecond)
+  return {
+    name: `finished jobs per second, ${world.poolSize} connections`,
+    measured: `${round(median(rates))}/s (${rates.map(round).join(', ')})`,
+    baseline: `${round(perSecond)}/s single-row commits, ${world.poolSize} connections`,
+    value: median(rates) / perSecond,
+    unit: ' of it',
+    goal: { least: 0.25 },
+    note: noteOf(load, rounds, median(baselines.map((one) => one.cpuUs))),
+  }
+}
+
+async function countJobs(world: World, swarm: Swarm, seconds: number, name: string): Promise<Round> {
+  const { profileDir, server } = world
+  const { child } = server
+  if (profileDir) await Promise.all([child.call('profileStart'), swarm.call('profileStart')])
+  const used = () => cpuTimes(world.db, child.pid, swarm.pid)
+  const usedBefore = await used()
+  const before = await swarm.call('settled')
+  await pause(seconds * 1000)
+  const after = await swarm.call('settled')
+  const usedAfter = await used()
+  if (profileDir) {
+    await child.call('profileStop', join(profileDir, `server-${name}.cpuprofile`))
+    await swarm.call('profileStop', join(profileDir, `swarm-${name}.cpuprofile`))
+  }
+  const counted = Object.entries(after.kinds).map(([kind, count]) => [
+    kind,
+    count - (before.kinds[kind] ?? 0),
+  ])
+  return {
+    perSecond: (after.total - before.total) / ((after.at - before.at) / 1000),
+    kinds: Object.fromEntries(counted) as Record<string, number>,
+    cpu: {
+      postgres: usedAfter.postgres - usedBefore.postgres,
+      server: usedAfter.server - usedBefore.server,
+      swarm: usedAfter.swarm - usedBefore.swarm,
+    },
+  }
+}
+
+function noteOf(load: Load, rounds: readonly Round[], commitUs: number): string {
+  const kinds = [...new Set(rounds.flatMap((one) => Object.keys(one.kinds)))]
+  const count = (kind: string) => rounds.reduce((sum, one) => sum + (one.kinds[kind] ?? 0), 0)
+  const total = kinds.reduce((sum, kind) => sum + count(kind), 0)
+  const mix = kinds.map((kind) => `${((100 * count(kind)) / total).toFixed(0)} % ${kind}`)
+  const parts = (['postgres', 'server', 'swarm'] as const).map(
+    (part) => `${part} ${round(rounds.reduce((sum, one) => sum + one.cpu[part], 0) / total)} µs`,
+  )
+  return `decided or queued → given → accepted, started, finished with a signed report → stored and audited; ${mix.join(', ')}; runs of ${load.components} components; ${load.fleet} (real channel, jobs that end at once) in one process beside the server; processor time per job: ${parts.join(', ')}; of a single-row commit: ${round(commitUs)} µs`
+}

@@ -1,0 +1,107 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { processesOf } from './leftovers.ts'
+import { until } from './until.ts'
+
+const dist = fileURLToPath(new URL('../../../dist', import.meta.url))
+const PATIENCE_SECONDS = 120
+
+let dir: string
+const starts: Start[] = []
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'tenon-demo-'))
+})
+afterEach(async () => {
+  for (const { child } of starts.splice(0)) {
+    if (child.exitCode === null && child.kill('SIGINT')) await once(child, 'exit')
+  }
+  rmSync(dir, { recursive: true, force: true, maxRetries: 5 })
+})
+
+interface Start {
+  child: ChildProcess
+  text: () => string
+  exited: Promise<number>
+}
+
+/** `npm start` after the build: the same program, in a folder and a home of its own. */
+function start(program = 'dev-env.mjs', args: string[] = [], env: Record<string, string> = {}): Start {
+  const child = spawn(process.execPath, [join(dist, program), ...args], {
+    cwd: dirname(dist),
+    env: { PATH: process.env['PATH'], HOME: dir, TENON_DIR: join(dir, 'data'), TENON_PORT: '0', ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  let text = ''
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (chunk: Buffer) => (text += chunk.toString())).on('error', () => undefined)
+  const exited = once(child, 'exit').then(([code]) => Number(code ?? -1))
+  const started = { child, text: () => text, exited }
+  starts.push(started)
+  return started
+}
+
+const tenon = async (...args: string[]) => {
+  const ran = start('cli.mjs', args)
+  return { code: await ran.exited, text: ran.text() }
+}
+
+async function isUp(demo: Start): Promise<void> {
+  let code: number | undefined
+  void demo.exited.then((ended) => (code = ended))
+  await until(
+    'everything to be up',
+    () => demo.text().includes('Ctrl-C stops') || code !== undefined,
+    PATIENCE_SECONDS,
+  )
+  expect(demo.text()).toContain('Tenon is up.')
+}
+
+describe('npm start', () => {
+  it('holds its folder alone, takes its installs to another port, and stops though nobody reads it', async () => {
+    const first = start()
+    await isUp(first)
+    expect(first.text()).toContain(`export TENON_DIR=${join(dir, 'data')}`)
+    expect(await tenon('audit', 'verify', '--all')).toMatchObject({ code: 0 })
+
+    const second = start()
+    expect(await second.exited).toBe(1)
+    expect(second.text()).toContain(`another \`npm start\` (process ${first.child.pid}) uses`)
+    expect((await tenon('installs', 'show', 'first-customer')).text).toContain('connected')
+    first.child.kill('SIGINT')
+    expect(await first.exited).toBe(0)
+
+    const third = start()
+    await isUp(third)
+    expect(third.text()).toContain('the install goes with it to this address')
+    await until(
+      'the agent of the install to be back',
+      async () => / connected, /.test((await tenon('installs', 'show', 'first-customer')).text),
+      PATIENCE_SECONDS,
+    )
+    third.child.stdout!.destroy()
+    third.child.stderr!.destroy()
+    const agent = (JSON.parse((await tenon('agent', 'list', '--json')).text) as { items: unknown[] }).items
+    expect(agent).toHaveLength(3)
+    third.child.kill('SIGHUP')
+    expect(await third.exited).toBe(0)
+    expect(processesOf(dir)).toEqual([])
+  }, 400_000)
+
+  it('says what is wrong with its port or its folder', async () => {
+    const port = start('dev-env.mjs', [], { TENON_PORT: 'abc' })
+    expect(await port.exited).toBe(1)
+    expect(port.text()).toBe(
+      'error: TENON_PORT is "abc": expected a whole number from 0 to 65535\nnext: set it to a free port, or leave it out for 7080.\n',
+    )
+    writeFileSync(join(dir, 'data'), 'a file')
+    const folder = start()
+    expect(await folder.exited).toBe(1)
+    expect(folder.text()).toMatch(/error: the data folder .+ cannot be used \(EEXIST\)\nnext: .+TENON_DIR/)
+    expect(readFileSync(join(dir, 'data'), 'utf8')).toBe('a file')
+  }, 60_000)
+})

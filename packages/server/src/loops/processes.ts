@@ -1,0 +1,61 @@
+import { sql } from 'kysely'
+import type { Sessions } from '../channel/sessions.ts'
+import { isoNow, type Context } from '../context.ts'
+
+const PROCESS_DEAD_SECONDS = 20
+
+/** An agent whose session or server process died is not connected any more, whatever its row says. One call is one look. */
+export function createProcessWatch(
+  context: Context,
+  sessions: Pick<Sessions, 'sessionIds'>,
+): () => Promise<void> {
+  let missing: ReadonlySet<string> = new Set()
+  return async () => {
+    await sayAlive(context)
+    await forgetAgentsOfDeadProcesses(context)
+    missing = await forgetMissingTwice(context, sessions, missing)
+  }
+}
+
+async function sayAlive(context: Context): Promise<void> {
+  const at = isoNow(context)
+  await context.db
+    .insertInto('server_process')
+    .values({ id: context.processId, started_at: at, seen_at: at })
+    .onConflict((c) => c.column('id').doUpdateSet({ seen_at: at }))
+    .execute()
+}
+
+async function forgetAgentsOfDeadProcesses(context: Context): Promise<void> {
+  const dead = isoNow(context, -PROCESS_DEAD_SECONDS)
+  await context.db.deleteFrom('server_process').where('seen_at', '<', dead).execute()
+  await context.db
+    .updateTable('agent')
+    .set({ session_id: null, process_id: null })
+    .where('process_id', 'not in', (eb) => eb.selectFrom('server_process').select('id'))
+    .execute()
+}
+
+/**
+ * A session is committed before this process has it in memory: one that is missing for the first time may be opening.
+ * Answers which are to be gone if the next look misses them too.
+ */
+async function forgetMissingTwice(
+  context: Context,
+  sessions: Pick<Sessions, 'sessionIds'>,
+  missingBefore: ReadonlySet<string>,
+): Promise<ReadonlySet<string>> {
+  const { rows } = await sql<{ session_id: string }>`
+    select session_id from agent
+    where process_id = ${context.processId} and session_id <> all(${sessions.sessionIds()})`.execute(
+    context.db,
+  )
+  const here = new Set(sessions.sessionIds())
+  const missing = rows.map((row) => row.session_id).filter((id) => !here.has(id))
+  const dead = missing.filter((id) => missingBefore.has(id))
+  if (dead.length > 0)
+    await sql`
+      update agent set session_id = null, process_id = null
+      where process_id = ${context.processId} and session_id = any(${dead})`.execute(context.db)
+  return new Set(missing)
+}

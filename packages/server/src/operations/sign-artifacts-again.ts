@@ -1,0 +1,70 @@
+import { BUNDLE_ANNOTATIONS, checkBundle, SERVER_CHAIN, signStatement, type Statement } from '@tenon/core'
+import type { Digest } from '@tenon/oci'
+import { MEDIA_TYPES } from '@tenon/protocol'
+import { sql } from 'kysely'
+import type { Context } from '../context.ts'
+import { verify } from '../crypto.ts'
+import { transact } from '../store/transaction.ts'
+import { readBundle } from './describe-artifact.ts'
+
+interface Artifact {
+  repository: string
+  digest: Digest
+}
+
+/** Whoever enrols after a change of keys trusts the newest alone, so everything that may be synced carries its word too. */
+export async function signArtifactsAgain(context: Context): Promise<void> {
+  const { rows } = await sql<Artifact>`
+    select artifact_repository as repository, artifact_digest as digest from build where status = 'succeeded'
+    union select repository, digest from plugin`.execute(context.db)
+  for (const artifact of rows) await signAgain(context, artifact)
+}
+
+/** What was built across a change of keys may have been signed by the old one after all others were signed again. */
+export async function signLateArtifacts(context: Context): Promise<void> {
+  const { keyId } = context.keys.current()
+  const { rows } = await sql<Artifact>`
+    select artifact_repository as repository, artifact_digest as digest from build
+    join server_key on server_key.id = ${keyId} and server_key.signed_by is not null
+    where build.status = 'succeeded' and build.finished_at >= server_key.created_at
+      and build.created_at <= server_key.created_at + interval '1 minute'`.execute(context.db)
+  for (const artifact of rows) await signAgain(context, artifact)
+}
+
+/** The same statements under the current key. Nothing is signed that no key of ours had signed before. */
+async function signAgain(context: Context, { repository, digest }: Artifact): Promise<void> {
+  const { registry, keys } = context
+  const { keyId, key } = keys.current()
+  const trusted = new Map(keys.links().map((link) => [link.keyId, link.publicKey]))
+  const said = new Map<string, { statement: Statement; isCurrent: boolean }>()
+  for (const referrer of await registry.storage.listReferrers(repository, digest)) {
+    if (referrer.artifactType !== MEDIA_TYPES.bundle) continue
+    const text = await readBundle(registry.storage, repository, referrer.digest)
+    const check = text === undefined ? undefined : checkBundle(text, digest, trusted, verify)
+    if (!check?.ok) continue
+    const isCurrent = check.keyId === keyId || said.get(check.predicateType)?.isCurrent === true
+    said.set(check.predicateType, { statement: check.statement, isCurrent })
+  }
+  const missing = [...said].filter(([, { isCurrent }]) => !isCurrent)
+  const found = missing.length > 0 ? await registry.storage.getManifest(repository, digest) : undefined
+  if (!found) return
+  const subject = { mediaType: found.mediaType, digest, size: found.bytes.byteLength }
+  for (const [predicateType, { statement }] of missing)
+    await registry.storeReferrer(
+      repository,
+      subject,
+      MEDIA_TYPES.bundle,
+      signStatement(statement, keyId, key.sign),
+      { [BUNDLE_ANNOTATIONS.content]: 'dsse-envelope', [BUNDLE_ANNOTATIONS.predicateType]: predicateType },
+    )
+  await transact(context, async (tx) =>
+    tx.audit(SERVER_CHAIN, {
+      actor: { type: 'server', id: context.serverId },
+      action: 'artifact.signed',
+      subject: { type: 'artifact', id: `${repository}@${digest}` },
+      outcome: 'ok',
+      manifestDigest: null,
+      details: { keyId, why: 'the keys were rotated' },
+    }),
+  )
+}
