@@ -63,6 +63,8 @@ describe.skipIf(absent)(`an image as a service on Kubernetes${absent ? ` (skippe
   let deploys: DeployWorld
   let given: Given
   const namespace = `service-${process.pid}`
+  const succeeds = async (operation: 'deploy' | 'destroy', of: Given) =>
+    expect(await deploys.run(operation, of)).toMatchObject({ ok: true })
 
   beforeAll(async () => {
     deploys = await createDeployWorld({
@@ -118,7 +120,7 @@ describe.skipIf(absent)(`an image as a service on Kubernetes${absent ? ` (skippe
     const changed = await deploys.run('plan', { ...given, secrets: { key: `${MARKER}-2` } })
     expect(changed.data).toMatchObject({ plan: { counts: { create: 0, update: 2, delete: 0 } } })
     expect(changed.told).not.toContain(MARKER)
-    expect((await deploys.run('destroy', given)).ok).toBe(true)
+    await succeeds('destroy', given)
     expect(await kubectl('get', 'namespace', namespace, '--ignore-not-found')).toBe('')
   }, 600_000)
 
@@ -135,9 +137,28 @@ describe.skipIf(absent)(`an image as a service on Kubernetes${absent ? ` (skippe
     expect(failed).toMatchObject({ ok: false })
     expect(failed.message).toContain(`the probe front failed: ${url} answers 503`)
     isUp = true
-    expect((await deploys.run('deploy', probed)).ok).toBe(true)
-    expect((await deploys.run('destroy', given)).ok).toBe(true)
+    await succeeds('deploy', probed)
+    await succeeds('destroy', given)
     await new Promise((resolve) => server.close(resolve))
+  }, 600_000)
+
+  it('waits for its namespace while that is going, and says for what', async () => {
+    const hold = (finalizers: string[]) => {
+      const patch = JSON.stringify({ metadata: { finalizers } })
+      return kubectl('patch', 'configmap', 'held', '-n', namespace, '--type=merge', '-p', patch)
+    }
+    await kubectl('create', 'namespace', namespace)
+    await kubectl('create', 'configmap', 'held', '-n', namespace)
+    await hold(['tenon.dev/held'])
+    await kubectl('delete', 'namespace', namespace, '--wait=false')
+    const { job, api } = await deploys.start('deploy', given)
+    const waits = () =>
+      expect(job.output()).toMatch(/waiting: the namespace service-\d+ is going.*configmaps/)
+    await vi.waitFor(waits, { timeout: 60_000, interval: 200 })
+    await hold([])
+    await job.ended
+    expect(api.record.result).toMatchObject({ ok: true })
+    await succeeds('destroy', given)
   }, 600_000)
 
   it('that crashes is told as crashed, though its probe hangs until it has given up', async () => {
@@ -152,7 +173,7 @@ describe.skipIf(absent)(`an image as a service on Kubernetes${absent ? ` (skippe
     const failed = await deploys.run('deploy', { ...given, config: { service }, more: { health } })
     expect(failed).toMatchObject({ ok: false })
     expect(failed.message).toMatch(/crashes .*ended with code 3.*its last words: it broke/s)
-    expect((await deploys.run('destroy', given)).ok).toBe(true)
+    await succeeds('destroy', given)
     server.closeAllConnections()
     await new Promise((resolve) => server.close(resolve))
   }, 600_000)

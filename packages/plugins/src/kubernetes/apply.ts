@@ -12,6 +12,9 @@ const APPLY = [
   'json',
 ]
 
+/** kubectl gives up by itself, with words; only one that hangs is ended from outside. */
+const SLACK_MS = 10_000
+
 /** What others need before they can be: namespaces, and the kinds that custom resources are of. */
 export function isFirst({ kind }: KubeObject): boolean {
   return kind === 'Namespace' || kind === 'CustomResourceDefinition'
@@ -74,8 +77,10 @@ export async function deleteObjects(
   objects: readonly KubeObject[],
 ): Promise<void> {
   for (const object of objects.toReversed()) {
-    const args = ['delete', '-f', '-', '-n', namespace, '--ignore-not-found', '--wait=true', '--timeout=110s']
-    const end = await cluster.kubectl(args, JSON.stringify(object))
+    const { patienceMs } = cluster
+    const args = ['delete', '-f', '-', '-n', namespace, '--ignore-not-found', '--wait=true']
+    const timeout = `--timeout=${Math.round(patienceMs / 1000)}s`
+    const end = await cluster.kubectl([...args, timeout], JSON.stringify(object), patienceMs + SLACK_MS)
     if (end.code !== 0 && !isAbsent(object, end.stderr)) throw refused('delete', end)
   }
 }

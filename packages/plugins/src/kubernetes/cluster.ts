@@ -8,7 +8,11 @@ import { parseObjects, type KubeObject } from './objects.ts'
 export interface Cluster {
   /** For helm and for scripts too. */
   env: Record<string, string>
-  kubectl(args: string[], input?: string): Promise<ToolEnd>
+  /** For how long something may still be waited for, so that the job can tell the reason before its own time is up. */
+  readonly patienceMs: number
+  /** Into the job's log. */
+  log(line: string): void
+  kubectl(args: string[], input?: string, timeoutMs?: number): Promise<ToolEnd>
   /** As `kubectl`; an answer that is a refusal is an error that says so. */
   must(args: string[], input?: string): Promise<string>
   /** As `kubectl`, but each line goes to `log` as it comes and nothing is kept, for as long as the job may run. */
@@ -18,19 +22,23 @@ export interface Cluster {
 }
 
 const TIMEOUT_MS = 120_000
+/** Milliseconds for each second that the job may take. */
+const PATIENCE_OF_LIMIT = 700
+const LEAST_PATIENCE_MS = 10_000
 
 export type ClusterContext = ToolContext & Pick<OperationContext, 'job' | 'workDir'>
 
 export async function openCluster(context: ClusterContext): Promise<Cluster> {
   const program = await findTool(context, 'kubectl')
   const env = clusterEnv(context)
-  const kubectl: Cluster['kubectl'] = (args, input) =>
+  const giveUp = Date.now() + context.manifest.limits.timeoutSeconds * PATIENCE_OF_LIMIT
+  const kubectl: Cluster['kubectl'] = (args, input, timeoutMs = TIMEOUT_MS) =>
     runTool(context, {
       program,
       args,
       cwd: context.workDir,
       env,
-      timeoutMs: TIMEOUT_MS,
+      timeoutMs,
       ...(input === undefined ? {} : { input }),
     })
   const must: Cluster['must'] = async (args, input) => {
@@ -45,6 +53,10 @@ export async function openCluster(context: ClusterContext): Promise<Cluster> {
   }
   return {
     env,
+    get patienceMs() {
+      return Math.max(LEAST_PATIENCE_MS, giveUp - Date.now())
+    },
+    log: (line) => context.log(line),
     kubectl,
     must,
     stream,

@@ -70,7 +70,7 @@ export async function deployObjects(target: Target, wanted: () => Promise<Closed
     objects: [...before.objects, ...without(objects, before.objects)],
   })
   const first = await applyObjects(cluster, namespace, objects.filter(isFirst))
-  const limits = { namespace, timeoutMs: Math.max(10_000, work.manifest.limits.timeoutSeconds * 700) }
+  const limits = { namespace, timeoutMs: cluster.patienceMs }
   const early = await waitUntilReady(work, cluster, first, limits)
   if (early !== undefined) return notWell(target, early)
   const applied = [

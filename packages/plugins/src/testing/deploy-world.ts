@@ -17,6 +17,7 @@ export interface Given {
   inputs?: { [name: string]: Json }
   more?: Partial<ComponentJobConfig>
   approvedPlan?: string | null
+  /** Of what is made or looked at; a removal may take as long as the cluster's own grace periods do. */
   timeoutSeconds?: number
 }
 
@@ -124,7 +125,8 @@ async function startOne(state: State, operation: ManifestOperation['operation'],
       store: state.store,
     },
   )
-  Object.assign(api.record.manifest.limits, { timeoutSeconds: given.timeoutSeconds ?? 300, graceSeconds: 20 })
+  const { timeoutSeconds = 300 } = operation === 'destroy' ? { timeoutSeconds: 600 } : given
+  Object.assign(api.record.manifest.limits, { timeoutSeconds, graceSeconds: 20 })
   const job = await world.startJob(api, state.path === undefined ? {} : { PATH: state.path })
   return { job, api }
 }
