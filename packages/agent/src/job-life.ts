@@ -291,8 +291,8 @@ export class JobLife {
     let total = shipper.readUpTo(jobId)
     try {
       const size = await this.#boundLog()
-      // Past the bound lies a hole of any size: it is not read to be counted.
-      if (size !== undefined && size > maxLogBytes) total = size
+      // Where it is a file its size is known; past the bound lies a hole that nobody should read to count it.
+      if (size !== undefined) total = size
       else for await (const chunk of runtime.logs(jobId, total, this.#left.signal)) total += chunk.byteLength
     } catch (error) {
       this.#log.error({ err: error }, 'the log of the job could not be read to its end')

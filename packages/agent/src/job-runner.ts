@@ -128,6 +128,7 @@ export class JobRunner {
       return this.assign(document)
     }
     const { jobId, fence, expiresAt } = verdict.manifest
+    this.#context.runtime.expect?.()
     const accepted = journal.append({ type: 'accepted', jobId, fence, document, expiresAt })
     const record = state.jobs.get(jobId)
     if (!record) return accepted

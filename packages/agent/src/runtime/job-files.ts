@@ -2,6 +2,12 @@ import { randomUUID } from 'node:crypto'
 import { link, readFile, rename, unlink, writeFile } from 'node:fs/promises'
 import type { z } from 'zod'
 
+/** All at once. Whatever fails, nothing is under way any more when this throws. */
+export async function allDone(works: readonly Promise<unknown>[]): Promise<void> {
+  const failed = (await Promise.allSettled(works)).find((end) => end.status === 'rejected')
+  if (failed) throw failed.reason
+}
+
 /** Whole or not at all, also when two write the same file at once. */
 export async function placeFile(file: string, content: string, place: Place = rename): Promise<void> {
   const draft = `${file}.${randomUUID()}`

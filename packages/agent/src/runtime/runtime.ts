@@ -14,6 +14,8 @@ export interface Runtime {
   readonly services?: Services
   /** What this runtime confines a job with, in words, for `tenon doctor` and the job's record. */
   describe(): Promise<RuntimeDescription>
+  /** A job is about to be started: what takes its time may begin. Nothing may come of it. */
+  expect?(): void
   /** Throws `RuntimeError` with reason `start` or `image` when the job could not be started; nothing is left then. */
   start(spec: JobSpec): Promise<JobHandle>
   attach(jobId: string): Promise<JobHandle | undefined>

@@ -3,7 +3,7 @@ import path from 'node:path'
 import { z } from 'zod'
 import type { ExitFacts } from './exit-reason.ts'
 import type { ProcessIdentity } from './processes.ts'
-import { keepFirst, placeFile, readJson, readText } from '../job-files.ts'
+import { allDone, keepFirst, placeFile, readJson, readText } from '../job-files.ts'
 
 /** Where everything of one job lies. `run` is the launcher's, `work` the only part that a confined job sees. */
 export interface JobFolder {
@@ -60,16 +60,21 @@ export function jobFolder(dir: string, jobId: string): JobFolder {
 }
 
 export async function createJobFolder(folder: JobFolder, files: Record<string, string>): Promise<void> {
-  for (const made of [folder.run, folder.temporary]) await mkdir(made, { recursive: true, mode: 0o700 })
-  await writeFile(folder.log, '', { mode: 0o600 })
-  for (const [name, content] of Object.entries(files)) {
+  const mode = 0o700
+  await mkdir(folder.temporary, { recursive: true, mode })
+  const place = async ([name, content]: [string, string]): Promise<void> => {
     const file = path.join(folder.work, name)
     if (path.relative(folder.work, file).startsWith('..') || path.isAbsolute(name)) {
       throw new Error(`The file name ${JSON.stringify(name)} leads out of the job's folder.`)
     }
-    await mkdir(path.dirname(file), { recursive: true, mode: 0o700 })
+    await mkdir(path.dirname(file), { recursive: true, mode })
     await writeFile(file, content, { mode: 0o600, flag: 'wx' })
   }
+  await allDone([
+    mkdir(folder.run, { mode }),
+    writeFile(folder.log, '', { mode: 0o600 }),
+    ...Object.entries(files).map(place),
+  ])
 }
 
 export async function jobIds(dir: string): Promise<string[]> {
@@ -121,9 +126,10 @@ export async function writeGone(folder: JobFolder): Promise<void> {
   })
 }
 
+/** Undefined also while its line is being written. */
 export async function readExit(folder: JobFolder): Promise<ExitFacts | undefined> {
   const text = await readText(path.join(folder.run, 'exit'))
-  if (text === undefined) return undefined
+  if (!text?.endsWith('\n')) return undefined
   const [code = 'gone', cause = 'none', oomKills = '0'] = text.trim().split(' ')
   const stop = (await readText(path.join(folder.run, 'stop')))?.split(' ')[0]
   return {

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, readFile, rm, stat } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { pino } from 'pino'
@@ -87,6 +87,28 @@ describe('a job whose launcher was killed', () => {
     expect(stranger.exitCode ?? stranger.signalCode).toBeNull()
     stranger.kill('SIGKILL')
     await once(stranger, 'exit')
+  })
+})
+
+describe('an exit file that was cut short', () => {
+  it.each(['', '0', '0 none'])('is no end: %j', async (torn) => {
+    await runtime.start(spec('torn', 'exec sleep 1000'))
+    const folder = jobFolder(dir, 'torn')
+    await writeFile(path.join(folder.run, 'exit'), torn)
+    expect(await runtime.attach('torn')).toMatchObject({ state: 'running' })
+    await runtime.stop('torn', 5, 'canceled')
+    expect(await runtime.wait('torn', never)).toMatchObject({ reason: 'canceled' })
+  })
+
+  it('tells of a job that nobody saw end, when its machine died meanwhile', async () => {
+    await runtime.start(spec('dead', 'exit 0'))
+    await runtime.wait('dead', never)
+    const folder = jobFolder(dir, 'dead')
+    await writeFile(path.join(folder.run, 'exit'), '')
+    await writeIdentity(folder, { pid: 1, startTime: '1', bootId: 'the boot before' })
+    for (const look of [1, 2]) {
+      expect({ look, ...(await open().wait('dead', never)) }).toMatchObject({ look, reason: 'gone' })
+    }
   })
 })
 

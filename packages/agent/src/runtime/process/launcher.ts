@@ -7,6 +7,7 @@
 /**
  * Arguments: grace in seconds, file with the `oom_kill` counter or `-`, number of cgroup folders, those
  * folders, the command. Works in the job's `run` folder, with relative names: in a removed folder it can do nothing.
+ * The exit file counts once its line is whole: an agent that is there acts on it while it still goes to the disk.
  * Lines on stdin: `go` from the agent; without it (the agent died before it wrote the pid file) nothing starts.
  */
 export const LAUNCHER = `
@@ -74,10 +75,11 @@ fi
 
 oom=0
 [ "$oom_file" = - ] || while read -r key value; do [ "$key" = oom_kill ] && oom=$value; done <"$oom_file"
-until echo "$code $cause $oom" >exit.new && sync exit.new && mv exit.new exit; do
+until echo "$code $cause $oom" >exit; do
   [ -e pid ] || exit 1
   sleep 1
 done
+sync exit
 `
 
 /**

@@ -8,6 +8,7 @@ import { ExecError, RuntimeError } from '../runtime.ts'
 import type { ExecOptions, JobExec, JobExit, JobHandle, JobSpec, Runtime } from '../runtime.ts'
 import { createStarts } from '../starts.ts'
 import type { Starts } from '../starts.ts'
+import { foreseeJoin } from './cgroup.ts'
 import { execInJob } from './exec-in-job.ts'
 import { detectHost } from './host.ts'
 import type { Host } from './host.ts'
@@ -56,6 +57,7 @@ export function createProcessRuntime(options: ProcessRuntimeOptions): Runtime {
   return {
     name: 'process',
     describe: async () => (await prepared()).host.description,
+    expect: () => void prepared().then(({ host }) => host.cgroups && foreseeJoin(host.cgroups), ignore),
     start: (spec) => starts.run(spec.jobId, () => start(context, spec)),
     async attach(jobId) {
       await starts.settled(jobId)
@@ -169,6 +171,9 @@ async function stop(
     await killJob(folder)
   })
 }
+
+/** Whoever starts a job is told why that cannot be. */
+function ignore(): void {}
 
 function once<T>(make: () => Promise<T>): () => Promise<T> {
   let made: Promise<T> | undefined

@@ -2,15 +2,16 @@ import { spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import type { Readable, Writable } from 'node:stream'
+import type { Readable } from 'node:stream'
 import { RuntimeError } from '../runtime.ts'
 import type { JobSpec } from '../runtime.ts'
 import { bubblewrapArguments } from './bubblewrap.ts'
-import { createCgroup } from './cgroup.ts'
+import { cgroupOf, makeCgroup } from './cgroup.ts'
 import type { JobCgroup } from './cgroup.ts'
 import type { Host } from './host.ts'
 import { createJobFolder, isJobId, jobFolder, writeIdentity, writeRecord } from './job-folder.ts'
 import type { JobFolder, JobRecord } from './job-folder.ts'
+import { allDone } from '../job-files.ts'
 import { LAUNCHER, STARTER } from './launcher.ts'
 import { identify } from './processes.ts'
 
@@ -27,13 +28,37 @@ export async function startJob(
   checkSpec(spec)
   checkNetwork(host, spec)
   const folder = jobFolder(dir, spec.jobId)
+  const { cgroups } = host
+  const cgroup = cgroups && cgroupOf(cgroups, dir, spec.jobId)
+  const record = recordOf(host, spec, cgroup, now())
   await createJobFolder(folder, spec.files)
-  const cgroup = host.cgroups && (await createCgroup(host.cgroups, dir, spec.jobId, spec.limits))
-  const record: JobRecord = {
+  // It waits for its word: what it needs is made while it comes up.
+  const launcher = spawnLauncher(folder, host, spec, cgroup)
+  const ready = untilReady(launcher)
+  const identity = launcher.pid === undefined ? undefined : identify(launcher.pid)
+  try {
+    await allDone([
+      // The record first: it names the cgroup to whoever has to remove it.
+      writeRecord(folder, record).then(() => cgroup && makeCgroup(cgroups, cgroup, spec.limits)),
+      writeEnvironment(folder, host, spec),
+      ...(identity ? [writeIdentity(folder, identity)] : []),
+    ])
+    if (identity) launcher.stdin?.write('go\n')
+  } finally {
+    launcher.stdin?.end()
+  }
+  const answer = await ready
+  launcher.unref()
+  if (answer.trim() !== 'ready') throw new RuntimeError('start', await startFailure(folder, spec, answer))
+  return record
+}
+
+function recordOf(host: Host, spec: JobSpec, cgroup: JobCgroup | undefined, startedAt: number): JobRecord {
+  return {
     jobId: spec.jobId,
     fence: spec.fence,
     command: spec.command,
-    startedAt: now(),
+    startedAt,
     timeoutSeconds: spec.limits.timeoutSeconds,
     graceSeconds: spec.limits.graceSeconds,
     memoryBytes: spec.limits.memoryBytes,
@@ -43,19 +68,6 @@ export async function startJob(
     watchMemory: cgroup?.oomFile === undefined,
     watchTime: host.timeout === undefined,
   }
-  await writeRecord(folder, record)
-  await writeEnvironment(folder, host, spec)
-  const launcher = spawnLauncher(folder, host, spec, cgroup)
-  const ready = untilReady(launcher)
-  const identity = launcher.pid === undefined ? undefined : identify(launcher.pid)
-  if (identity !== undefined) {
-    await writeIdentity(folder, identity)
-    ;(launcher.stdin as Writable).end('go\n')
-  }
-  const answer = await ready
-  launcher.unref()
-  if (answer.trim() !== 'ready') throw new RuntimeError('start', await startFailure(folder, spec, answer))
-  return record
 }
 
 function checkSpec(spec: JobSpec): void {
@@ -130,7 +142,7 @@ function spawnLauncher(
 function untilReady(launcher: ChildProcess): Promise<string> {
   const speaking = launcher.stdio[3] as Readable
   launcher.stdin?.on('error', () => undefined)
-  return new Promise((resolve, reject) => {
+  const ready = new Promise<string>((resolve, reject) => {
     let said = ''
     const timer = setTimeout(() => speaking.destroy(), READY_MILLISECONDS)
     const finish = () => {
@@ -149,6 +161,9 @@ function untilReady(launcher: ChildProcess): Promise<string> {
       reject(new RuntimeError('start', 'The launcher could not be started.', { cause }))
     })
   })
+  // It may fail before anybody waits for it.
+  ready.catch(() => undefined)
+  return ready
 }
 
 async function startFailure(folder: JobFolder, spec: JobSpec, answer: string): Promise<string> {
