@@ -1,5 +1,6 @@
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { setFlagsFromString } from 'node:v8'
 import { pino } from 'pino'
 import { createAgent } from './agent.ts'
 import { isCommand, runCommand } from './commands/run-command.ts'
@@ -18,7 +19,15 @@ if (isCommand(args)) {
   const { stdin, stdout, stderr, env } = process
   process.exitCode = await runCommand(args, { stdin, stdout, stderr, env, clock: Date.now })
 } else {
+  preferMemoryToSpeed()
   await runAgent(configure())
+}
+
+/** It waits most of its life, on a machine that is there for jobs: with ten of them it takes 74 MB, and 92 without this. */
+function preferMemoryToSpeed(): void {
+  setFlagsFromString('--optimize-for-size')
+  setFlagsFromString('--semi-space-growth-factor=1')
+  setFlagsFromString('--interrupt-budget=2000000')
 }
 
 function configure(): AgentConfig {

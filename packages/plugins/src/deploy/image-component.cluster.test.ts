@@ -8,6 +8,8 @@ vi.setConfig({ testTimeout: 180_000 })
 
 const absent = whyNoCluster()
 const MARKER = 'marker-secret-7be001'
+/** The first process of a container does not by itself; its pod would stay for the whole grace period. */
+const ENDS_WHEN_TOLD = 'trap "exit 0" TERM'
 
 describe('an image as a component', () => {
   let deploys: DeployWorld
@@ -89,7 +91,7 @@ describe.skipIf(absent)(`an image as a service on Kubernetes${absent ? ` (skippe
           command: [
             '/bin/sh',
             '-c',
-            'cd /tmp; echo "key ${#KEY}" > index.html; exec /bin/busybox httpd -f -p 8000',
+            `${ENDS_WHEN_TOLD}; cd /tmp; echo "key \${#KEY}" > index.html; /bin/busybox httpd -f -p 8000 & wait`,
           ],
         },
       },
@@ -168,7 +170,7 @@ describe.skipIf(absent)(`an image as a service on Kubernetes${absent ? ` (skippe
     const probes = [{ name: 'front', type: 'http' as const, url: `http://127.0.0.1:${port}/` }]
     const health = { probes, blockDeploy: true, stabilizationSeconds: 1 }
     // Long enough to count as ready first: only then its own probes are asked.
-    const command = ['/bin/sh', '-c', '/bin/busybox sleep 7; echo it broke; exit 3']
+    const command = ['/bin/sh', '-c', `${ENDS_WHEN_TOLD}; /bin/busybox sleep 7; echo it broke; exit 3`]
     const service = { namespace, port: 8000, command }
     const failed = await deploys.run('deploy', { ...given, config: { service }, more: { health } })
     expect(failed).toMatchObject({ ok: false })
