@@ -33,6 +33,7 @@ function stateOf(install: number): InstallState {
   return {
     deployed: new Set(all.filter((_, i) => (i + install) % 7 !== 0)),
     hasSandbox: true,
+    keepsSecrets: false,
     disabled: new Set(all.filter((_, i) => i % 10 === 0 && (i + install) % 3 === 0)),
     plannable: new Set(['terraform_module', 'helm_chart']),
     approval: install % 2 === 0 ? 'prompt' : 'approve-all',

@@ -33,6 +33,7 @@ const anyNames = fc.subarray(NAMES)
 const anyState: fc.Arbitrary<InstallState> = fc.record({
   deployed: anyNames.map((names) => new Set(names)),
   hasSandbox: fc.boolean(),
+  keepsSecrets: fc.boolean(),
   disabled: anyNames.map((names) => new Set(names)),
   plannable: fc.constantFrom(new Set<string>(), new Set(['script'])),
   approval: fc.constantFrom(...APPROVAL_OPTIONS),
@@ -59,6 +60,7 @@ function waitsFor(steps: PlannedStep[], later: string, earlier: string): boolean
 const BARE: InstallState = {
   deployed: new Set(),
   hasSandbox: true,
+  keepsSecrets: false,
   disabled: new Set(),
   plannable: new Set(),
   approval: 'approve-all',
@@ -114,6 +116,19 @@ describe('planRun', () => {
     const all = planRun({ kind: 'teardown', components: ['web', 'db'] }, app, state)
     expect(keys(all).at(-1)).toBe('secrets-destroy')
     expect(planRun({ kind: 'deploy', components: [] }, app, state)).toEqual([])
+  })
+
+  it('takes secrets that the app no longer has out of the cluster, once nothing reads them', () => {
+    const app = appOf({ web: ['db'], db: [] })
+    const state = { ...BARE, deployed: new Set(['web', 'db']), keepsSecrets: true }
+    const next = planRun({ kind: 'deploy', components: ['db', 'web'] }, app, state)
+    expect(next.at(-1)).toMatchObject({
+      key: 'secrets-destroy',
+      dependsOn: ['deploy:db', 'deploy:web', 'sync'],
+    })
+    const down = planRun({ kind: 'deprovision' }, app, { ...state, hasSandbox: false })
+    expect(keys(down)).toEqual(['destroy:web', 'destroy:db', 'sync', 'secrets-destroy'])
+    expect(keys(planRun({ kind: 'teardown', components: ['web'] }, app, state))).toEqual(['destroy:web'])
   })
 
   it('gives unique steps, each after all that it depends on, whatever is decided', () => {

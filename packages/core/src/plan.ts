@@ -49,6 +49,8 @@ export interface InstallState {
   /** Component types that can say beforehand what a deploy would change. */
   plannable: ReadonlySet<string>
   approval: ApprovalOption
+  /** Its cluster may hold secrets that an earlier run put there. */
+  keepsSecrets: boolean
   /** Of what is there and no longer in the app: the version that it was deployed with. */
   dropped?: ReadonlyMap<string, App>
 }
@@ -142,7 +144,10 @@ function planDeploys(
     add(step('deploy', name, [...last, ...secrets.map(({ key }) => key)]))
     for (const action of graph.triggered('post-deploy-component', name)) add(actionStep(action, name, last))
   }
-  return [...steps, ...aside(graph, 'post-deploy-all-components', endsOf(steps))]
+  // What the app no longer keeps in the cluster goes last: until then something may still read it.
+  const isDropped = state.keepsSecrets && !graph.keepsSecrets
+  const last = isDropped ? [step('secrets-destroy', null, endsOf(steps))] : []
+  return [...steps, ...last, ...aside(graph, 'post-deploy-all-components', endsOf(steps))]
 }
 
 /** Reverse: a component goes only after everything that depends on it is gone. */
@@ -166,7 +171,8 @@ function planDestroys(
     steps.push(...destroySteps(graph, name, last))
   }
   const isLast = [...state.deployed].every((name) => wanted.has(name))
-  if (graph.keepsSecrets && isLast) steps.push(step('secrets-destroy', null, endsOf(steps, 'destroy')))
+  if ((graph.keepsSecrets || state.keepsSecrets) && isLast)
+    steps.push(step('secrets-destroy', null, endsOf(steps, 'destroy')))
   return [...steps, ...aside(graph, 'post-teardown-all-components', lastOf(steps))]
 }
 

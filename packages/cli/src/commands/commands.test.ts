@@ -260,6 +260,14 @@ describe('commands in general', () => {
     expect(api.calls).toEqual([])
   })
 
+  it('say what an install without a sandbox waits for', async () => {
+    const argv = ['installs', 'create', 'acme', '--app', 'hello', '--detach']
+    const ran = await home.run(argv, { env: api.env })
+    expect(ran.stderr).toContain('tenon installs join-token acme --out join.token')
+    const json = await home.run([...argv, '--json'], { env: api.env })
+    expect(json).toMatchObject({ code: 0, stderr: '' })
+  })
+
   it.each([
     [['runs', 'show', 'acme'], 'run_01…; `tenon runs list`'],
     [['jobs', 'why', testId('run')], 'job_01…; `tenon jobs list`'],

@@ -95,13 +95,15 @@ function addCreate(installs: Command, cli: Cli): void {
       const type = options.host === undefined ? options.sandbox : 'local'
       const body = { name, app: options.app, sandbox: { type, config }, inputs: options.input } as const
       const made = await client.call('installs.create', { body })
+      const next = `give its agent a token: tenon installs join-token ${made.install.name} --out join.token`
       if (made.run) {
         if (cli.globals.json && options.detach) return cli.out.json(made)
+        if (type === 'none' && !cli.globals.json) cli.out.note(`the run waits until you ${next}`)
         return showStarted(cli, client, made.run, options.detach === true)
       }
       if (cli.globals.json) return cli.out.json(made)
       cli.out.line(`install ${made.install.name} (${made.install.id}) is ${made.install.status}`)
-      cli.out.note(`next: give its agent a token: tenon installs join-token ${made.install.name}`)
+      cli.out.note(`next: ${next}`)
     })
 }
 

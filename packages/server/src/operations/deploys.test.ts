@@ -274,6 +274,32 @@ describe('deploys that are planned first', () => {
     await w.close()
   })
 
+  it('take secrets out of the cluster that the app no longer keeps there, once', async () => {
+    const kept = {
+      displayName: '',
+      description: '',
+      required: false,
+      autoGenerate: false,
+      format: '' as const,
+    }
+    const key = { ...kept, name: 'key', kubernetes: { namespace: 'shop', name: 'key' } }
+    const w = await world([component('db')], { secrets: [key] })
+    const app = { name: w.name, displayName: w.name, description: '', components: [component('db')] }
+    await server.client.call('apps.sync', { body: { app } })
+    const plugin = ({ operations }: JobManifest) => operations[0]?.plugin.name
+    w.answer((manifest) =>
+      plugin(manifest) === 'kubernetes_secrets' ? { outcome: 'failed', reason: 'exit', exitCode: 1 } : {},
+    )
+    expect(await statuses((await w.deploy()).id)).toMatchObject({ 'secrets-destroy': 'failed' })
+    w.answer(() => ({}))
+    expect(await statuses((await w.deploy()).id)).toMatchObject({
+      'deploy:db': 'succeeded',
+      'secrets-destroy': 'succeeded',
+    })
+    expect(await statuses((await w.deploy()).id)).not.toHaveProperty('secrets-destroy')
+    await w.close()
+  })
+
   it('run an action on its own and around a deploy', async () => {
     const w = await world([component('db')], {
       actions: [action('check', [{ type: 'post-deploy-component', component: 'db' }]), action('by-hand', [])],

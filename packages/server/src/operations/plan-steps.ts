@@ -43,7 +43,7 @@ async function installState(tx: Tx, installId: string, app: App) {
   const [install, there, plugins] = await Promise.all([
     tx.db
       .selectFrom('install')
-      .select(['sandbox_type', 'approval', 'toggles'])
+      .select(['sandbox_type', 'approval', 'toggles', 'keeps_secrets'])
       .where('id', '=', installId)
       .executeTakeFirstOrThrow(),
     tx.db.selectFrom('install_component').select('component').where('install_id', '=', installId).execute(),
@@ -55,6 +55,7 @@ async function installState(tx: Tx, installId: string, app: App) {
     disabled: disabledComponents(app, install.toggles),
     plannable: new Set(plugins.filter((row) => row.operations.includes('plan')).map((row) => row.name)),
     approval: install.approval,
+    keepsSecrets: install.keeps_secrets,
     dropped: await droppedApps(tx, installId, app, there),
   }
 }

@@ -209,6 +209,7 @@ async function settleSteps(context: Context, tx: Tx, settlements: readonly Settl
     tx,
     plans.map((plan) => ({ ...plan, result: plan.ending.result })),
   )
+  noteSecrets(tx, active)
   const failed = active.filter(({ ending }) => ending.outcome === 'failed')
   await retryFailedSteps(
     context,
@@ -224,6 +225,25 @@ function asStep({ job, ending }: Settlement): { job: LockedJob; ending: Ending }
   return {
     job,
     ending: { ...ending, outcome: 'failed', message: 'the plan job ended well but named no plan' },
+  }
+}
+
+/** One that failed may have put some of them there. */
+function noteSecrets(tx: Tx, active: readonly { job: LockedJob; ending: Ending }[]): void {
+  const keeps = (of: LockedJob, { outcome }: Ending) => {
+    if (of.step_kind === 'secrets') return true
+    return of.step_kind === 'secrets-destroy' && outcome === 'succeeded' ? false : undefined
+  }
+  for (const { job, ending } of active) {
+    const keepsSecrets = keeps(job, ending)
+    if (keepsSecrets === undefined) continue
+    tx.write(
+      tx.db
+        .updateTable('install')
+        .set({ keeps_secrets: keepsSecrets })
+        .where('id', '=', job.run!.install_id)
+        .where('keeps_secrets', '!=', keepsSecrets),
+    )
   }
 }
 

@@ -122,6 +122,7 @@ interface InstallTable {
   approval: Generated<ApprovalOption>
   toggles: JsonWithDefault<{ [component: string]: boolean }>
   overrides: JsonWithDefault<{ [component: string]: { [key: string]: Json } }>
+  keeps_secrets: Generated<boolean>
   created_at: string
 }
 

@@ -3,6 +3,7 @@ import { initial } from './0001-initial.ts'
 import { agentPaused } from './0002-agent-paused.ts'
 import { installAction } from './0003-install-action.ts'
 import { stepBuild } from './0004-step-build.ts'
+import { installSecrets } from './0005-install-secrets.ts'
 
 /** In order, and never changed once released: the database remembers the checksum of each. */
 export const migrations: Migration[] = [
@@ -10,4 +11,5 @@ export const migrations: Migration[] = [
   { name: '0002-agent-paused', sql: agentPaused },
   { name: '0003-install-action', sql: installAction },
   { name: '0004-step-build', sql: stepBuild },
+  { name: '0005-install-secrets', sql: installSecrets },
 ]
