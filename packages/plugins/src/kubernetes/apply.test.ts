@@ -67,7 +67,7 @@ describe.skipIf(absent)(`a removal${absent === undefined ? '' : ` (skipped: ${ab
       baseEnv: { PATH: `${tools}:/usr/bin:/bin` },
       log: () => undefined,
       signal: new AbortController().signal,
-      manifest: { limits: { graceSeconds: 1 } },
+      manifest: { limits: { timeoutSeconds: 60, graceSeconds: 1 } },
       job: { kubeconfig },
       workDir: dir,
     } as unknown as ClusterContext
