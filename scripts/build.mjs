@@ -1,8 +1,10 @@
 // Bundles each deployable into one file under dist/. Entries that do not exist are a mistake in this table.
 import { build } from 'esbuild'
-import { cp, mkdir } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
+import { madeFrom } from './made-from.mjs'
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
@@ -52,6 +54,21 @@ export async function bundle(names = Object.keys(entries), outdir = join(root, '
   const entryPoints = Object.fromEntries(names.map((name) => [name, entries[name]]))
   await build({ ...common, entryPoints, outdir, sourcemap: 'linked', sourcesContent: false })
   await bundlePlugins(outdir)
+}
+
+/** As `bundle`, unless what lies in dist was made from just what is there now. */
+export async function bundleWhatChanged() {
+  const stamp = join(root, 'dist/made-from')
+  const from = madeFrom(root)
+  const programs = [
+    ...Object.keys(entries).map((name) => `${name}.mjs`),
+    ...Object.keys(plugins).map((name) => `plugins/${name}/main.mjs`),
+  ]
+  const isWhole = programs.every((name) => existsSync(join(root, 'dist', name)))
+  if (isWhole && (await readFile(stamp, 'utf8').catch(() => '')) === from) return
+  await rm(stamp, { force: true })
+  await bundle()
+  await writeFile(stamp, from)
 }
 
 /** Minified and without maps: they travel to every install, and the same source must give the same digest anywhere. */

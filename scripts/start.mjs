@@ -2,6 +2,6 @@
 import { ensureInstalled } from './ensure-installed.mjs'
 
 await ensureInstalled()
-const { bundle } = await import('./build.mjs')
-await bundle()
+const { bundleWhatChanged } = await import('./build.mjs')
+await bundleWhatChanged()
 await import('../dist/dev-env.mjs')
