@@ -126,6 +126,8 @@ describe('planRun', () => {
       key: 'secrets-destroy',
       dependsOn: ['deploy:db', 'deploy:web', 'sync'],
     })
+    const some = planRun({ kind: 'deploy', components: ['web'] }, app, state)
+    expect(keys(some)).toEqual(['sync:web', 'deploy:web'])
     const down = planRun({ kind: 'deprovision' }, app, { ...state, hasSandbox: false })
     expect(keys(down)).toEqual(['destroy:web', 'destroy:db', 'sync', 'secrets-destroy'])
     expect(keys(planRun({ kind: 'teardown', components: ['web'] }, app, state))).toEqual(['destroy:web'])

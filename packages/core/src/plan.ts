@@ -144,8 +144,9 @@ function planDeploys(
     add(step('deploy', name, [...last, ...secrets.map(({ key }) => key)]))
     for (const action of graph.triggered('post-deploy-component', name)) add(actionStep(action, name, last))
   }
-  // What the app no longer keeps in the cluster goes last: until then something may still read it.
-  const isDropped = state.keepsSecrets && !graph.keepsSecrets
+  // What the app no longer keeps in the cluster goes last, and not while a component of an older version may read it.
+  const isDropped =
+    state.keepsSecrets && !graph.keepsSecrets && [...state.deployed].every((name) => selected.has(name))
   const last = isDropped ? [step('secrets-destroy', null, endsOf(steps))] : []
   return [...steps, ...last, ...aside(graph, 'post-deploy-all-components', endsOf(steps))]
 }
