@@ -59,7 +59,7 @@ const pull = async (): Promise<void> => {
 }
 
 const started = performance.now()
-if (command === 'pull') await pull()
+if (command === 'pull') for (let index = 0; index < Number(times); index++) await pull()
 else if (command === 'copy-in-turn') for (let index = 0; index < Number(times); index++) await copy(index)
 else await Promise.all(Array.from({ length: Number(times) }, (_, index) => copy(index)))
 const ms = performance.now() - started

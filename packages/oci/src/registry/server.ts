@@ -7,6 +7,9 @@ import type { Storage } from '../storage/storage.ts'
 import { createRegistryHandler } from './handler.ts'
 import type { RegistryOptions } from './handler.ts'
 
+/** How much of a body waits to be written: in pieces of 16 kB, as Node reads by itself, a push takes a quarter more work. */
+export const READ_AHEAD_BYTES = 256 * 1024
+
 export interface RegistryServerOptions extends Omit<RegistryOptions, 'storage'> {
   dir: string
   /** What is in `dir`, where somebody else has opened it already. */
@@ -33,7 +36,7 @@ export const startRegistryServer = async (options: RegistryServerOptions): Promi
   const handle = createRegistryHandler({ ...rest, storage })
   const running = new Set<Promise<void>>()
   // A large push may take hours; what ends a request is silence, not its length.
-  const server = createServer({ requestTimeout: 0 }, (req, res) => {
+  const server = createServer({ requestTimeout: 0, highWaterMark: READ_AHEAD_BYTES }, (req, res) => {
     if (beside?.(req, res)) return
     const answering = handle(req, res).finally(() => running.delete(answering))
     running.add(answering)

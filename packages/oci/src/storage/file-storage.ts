@@ -101,7 +101,7 @@ export const createFileStorage = async (dir: string, options: FileStorageOptions
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000
-const READ_BYTES = 256 * 1024
+const READ_BYTES = 512 * 1024
 const RENEW_AFTER_MS = 1000
 
 type Mark = (file: string, content?: string) => Promise<void>

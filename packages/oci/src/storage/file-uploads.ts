@@ -222,19 +222,25 @@ const writeAll = async (
   source: AsyncIterable<Uint8Array>,
 ): Promise<number> => {
   for await (const chunk of source) {
+    const written = writeAt(handle, chunk, mine.size)
+    // While it is being written; a hash of what could not be written is forgotten.
+    mine.hash.update(chunk)
+    mine.size += chunk.byteLength
     try {
-      for (let done = 0; done < chunk.byteLength;) {
-        const { bytesWritten } = await handle.write(chunk, done, chunk.byteLength - done, mine.size + done)
-        done += bytesWritten
-      }
+      await written
     } catch (error) {
       own.delete(id)
       throw error
     }
-    mine.hash.update(chunk)
-    mine.size += chunk.byteLength
   }
   return mine.size
+}
+
+const writeAt = async (handle: FileHandle, chunk: Uint8Array, position: number): Promise<void> => {
+  for (let done = 0; done < chunk.byteLength;) {
+    const { bytesWritten } = await handle.write(chunk, done, chunk.byteLength - done, position + done)
+    done += bytesWritten
+  }
 }
 
 const joinParts = async (

@@ -1,5 +1,6 @@
 import { enrolRequest, proveRequest, routes, type Route, type RouteName } from '@tenon/protocol'
 import { signingBytes } from '@tenon/core'
+import { READ_AHEAD_BYTES } from '@tenon/oci'
 import helmet from '@fastify/helmet'
 import rateLimit from '@fastify/rate-limit'
 import Fastify, {
@@ -52,6 +53,7 @@ export async function createHttp(
     logController: new LogController({ disableRequestLogging: true }),
     genReqId: () => randomUUID(),
     bodyLimit: MAX_BODY,
+    http: { highWaterMark: READ_AHEAD_BYTES },
     trustProxy: context.config.trustProxy,
     routerOptions: { maxParamLength: 256 },
     // A URL that cannot be read meets no hook and no handler.
