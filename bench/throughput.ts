@@ -42,6 +42,8 @@ interface Round {
   perSecond: number
   kinds: Record<string, number>
   cpu: CpuTimes
+  /** How many connections were at work, each time somebody looked. */
+  busy: number[]
 }
 
 async function measureJobs(
@@ -83,7 +85,7 @@ async function countJobs(world: World, swarm: Swarm, seconds: number, name: stri
   const used = () => cpuTimes(world.db, child.pid, swarm.pid)
   const usedBefore = await used()
   const before = await swarm.call('settled')
-  await pause(seconds * 1000)
+  const busy = await watchConnections(world, seconds)
   const after = await swarm.call('settled')
   const usedAfter = await used()
   if (profileDir) {
@@ -102,7 +104,22 @@ async function countJobs(world: World, swarm: Swarm, seconds: number, name: stri
       server: usedAfter.server - usedBefore.server,
       swarm: usedAfter.swarm - usedBefore.swarm,
     },
+    busy,
   }
+}
+
+const LOOK_MS = 50
+
+async function watchConnections(world: World, seconds: number): Promise<number[]> {
+  const busy: number[] = []
+  for (const until = performance.now() + seconds * 1000; performance.now() < until; await pause(LOOK_MS)) {
+    const { rows } = await world.db.query<{ busy: number }>(
+      `select count(*)::int as busy from pg_stat_activity
+       where backend_type = 'client backend' and state <> 'idle' and pid <> pg_backend_pid()`,
+    )
+    busy.push(rows[0]!.busy)
+  }
+  return busy
 }
 
 function noteOf(load: Load, rounds: readonly Round[], commitUs: number): string {
@@ -113,5 +130,8 @@ function noteOf(load: Load, rounds: readonly Round[], commitUs: number): string 
   const parts = (['postgres', 'server', 'swarm'] as const).map(
     (part) => `${part} ${round(rounds.reduce((sum, one) => sum + one.cpu[part], 0) / total)} µs`,
   )
-  return `decided or queued → given → accepted, started, finished with a signed report → stored and audited; ${mix.join(', ')}; runs of ${load.components} components; ${load.fleet} (real channel, jobs that end at once) in one process beside the server; processor time per job: ${parts.join(', ')}; of a single-row commit: ${round(commitUs)} µs`
+  const busy = rounds.flatMap((one) => one.busy)
+  const mean = busy.reduce((sum, one) => sum + one, 0) / busy.length
+  const inUse = `connections at work: ${round(mean)} on average, ${Math.max(...busy)} at most`
+  return `decided or queued → given → accepted, started, finished with a signed report → stored and audited; ${mix.join(', ')}; runs of ${load.components} components; ${load.fleet} (real channel, jobs that end at once) in one process beside the server; ${inUse}; processor time per job: ${parts.join(', ')}; of a single-row commit: ${round(commitUs)} µs`
 }
