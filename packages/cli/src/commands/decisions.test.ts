@@ -21,6 +21,12 @@ describe('what a person decides about a run', () => {
   let api: Api
   let home: Home
   const RUN = testId('run')
+  const EMPTY = run({
+    id: testId('run', 2),
+    status: 'succeeded',
+    finishedAt: '2026-01-01T00:00:00.000Z',
+    steps: [],
+  })
   const waiting = run({
     id: RUN,
     steps: [
@@ -32,7 +38,7 @@ describe('what a person decides about a run', () => {
   beforeAll(async () => {
     home = await createHome()
     api = await startApi({
-      'runs.get': () => waiting,
+      'runs.get': ({ params }) => (params['id'] === EMPTY.id ? EMPTY : waiting),
       'jobs.get': () => job({ kind: 'plan', result: { plan: PLAN } }),
       'steps.approve': () => waiting,
       'steps.reject': () => run({ id: RUN, status: 'canceled' }),
@@ -104,6 +110,11 @@ describe('what a person decides about a run', () => {
       deploy: true,
     })
     expect((await tenon('installs', 'update', 'acme')).stderr).toContain('there is nothing to change')
+  })
+
+  it('knows a run that had nothing to do', async () => {
+    expect((await tenon('runs', 'show', EMPTY.id)).stdout).toContain('nothing was to do')
+    expect((await tenon('runs', 'retry', EMPTY.id, 'deploy:web')).stderr).toContain('it has no steps')
   })
 
   it('goes back to an earlier deploy, and starts an action', async () => {

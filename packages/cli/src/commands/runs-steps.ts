@@ -3,6 +3,7 @@ import type { Client, RunView } from '@tenon/protocol'
 import type { Cli } from '../cli.ts'
 import { CliError } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
+import { stepsToName } from '../follow/render-run.ts'
 import { showStarted } from '../follow/show-started.ts'
 import { examples } from '../help-text.ts'
 import { renderPlan } from '../output/render-plan.ts'
@@ -88,10 +89,10 @@ async function stepId(client: Client, run: string, given: string): Promise<strin
   return findStep(await client.call('runs.get', { params: { id: run } }), given).id
 }
 
-function findStep({ steps }: RunView, key: string): RunView['steps'][number] {
-  const found = steps.find((step) => step.key === key)
+function findStep(run: RunView, key: string): RunView['steps'][number] {
+  const found = run.steps.find((step) => step.key === key)
   if (found) return found
   throw new CliError(EXIT.notFound, `the run has no step ${JSON.stringify(key)}`, {
-    next: `its steps: ${steps.map((step) => step.key).join(', ')}`,
+    next: stepsToName(run),
   })
 }

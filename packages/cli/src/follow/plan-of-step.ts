@@ -1,6 +1,7 @@
 import { planOf, type Client, type PlanResult, type RunView } from '@tenon/protocol'
 import { CliError } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
+import { stepsToName } from './render-run.ts'
 
 /** The whole plan of a component in a run: the run itself shows only what it comes to. */
 export async function planOfStep(client: Client, run: RunView, component: string): Promise<PlanResult> {
@@ -8,8 +9,6 @@ export async function planOfStep(client: Client, run: RunView, component: string
   const job = step?.jobId ? await client.call('jobs.get', { params: { id: step.jobId } }) : undefined
   const plan = planOf(job?.result)
   if (plan) return plan
-  const next = step
-    ? `it is ${step.status}; tenon runs show ${run.id}`
-    : `its steps: ${run.steps.map(({ key }) => key).join(', ')}`
+  const next = step ? `it is ${step.status}; tenon runs show ${run.id}` : stepsToName(run)
   throw new CliError(EXIT.notFound, `the run has no plan of ${component}`, { next })
 }

@@ -39,7 +39,13 @@ export function renderRun(run: RunView, drawing: Drawing): string[] {
     clip(`  waiting for ${between(w.since, null, now)}: ${plain(w.message)}`, drawing, paint.yellow),
     ...(w.remedy === null ? [] : [clip(`    ${plain(w.remedy)}`, drawing, paint.dim)]),
   ])
-  return [head, ...steps, ...waits]
+  const nothing = steps.length === 0 && run.finishedAt !== null ? [paint.dim('  nothing was to do')] : []
+  return [head, ...steps, ...nothing, ...waits]
+}
+
+/** Which steps a run has, for somebody who named another. */
+export function stepsToName({ steps }: RunView): string {
+  return steps.length === 0 ? 'it has no steps' : `its steps: ${steps.map(({ key }) => key).join(', ')}`
 }
 
 function renderStep(step: Step, label: string, drawing: Drawing): string {
