@@ -113,7 +113,7 @@ describe('what a person decides about a run', () => {
   })
 
   it('knows a run that had nothing to do', async () => {
-    expect((await tenon('runs', 'show', EMPTY.id)).stdout).toContain('nothing was to do')
+    expect((await tenon('runs', 'show', EMPTY.id)).stdout).toContain('there was nothing to do')
     expect((await tenon('runs', 'retry', EMPTY.id, 'deploy:web')).stderr).toContain('it has no steps')
   })
 

@@ -39,7 +39,8 @@ export function renderRun(run: RunView, drawing: Drawing): string[] {
     clip(`  waiting for ${between(w.since, null, now)}: ${plain(w.message)}`, drawing, paint.yellow),
     ...(w.remedy === null ? [] : [clip(`    ${plain(w.remedy)}`, drawing, paint.dim)]),
   ])
-  const nothing = steps.length === 0 && run.finishedAt !== null ? [paint.dim('  nothing was to do')] : []
+  const nothing =
+    steps.length === 0 && run.finishedAt !== null ? [paint.dim('  there was nothing to do')] : []
   return [head, ...steps, ...nothing, ...waits]
 }
 

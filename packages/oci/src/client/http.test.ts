@@ -2,11 +2,12 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { RequestListener, Server } from 'node:http'
+import { connect, createServer as listenWith } from 'node:net'
 import type { AddressInfo, Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { afterEach, describe, expect, it } from 'vitest'
-import { sendHttp } from './http.ts'
+import { readInSlabs, sendHttp } from './http.ts'
 
 describe('a request', { timeout: 60_000 }, () => {
   const servers: Server[] = []
@@ -76,15 +77,16 @@ describe('a request', { timeout: 60_000 }, () => {
   })
 
   it('ends when the other side says nothing, but not while it waits for its own reader or body', async () => {
+    const bytes = randomBytes(8_000_000)
     const { url } = await serve((request, response) => {
       if (request.method === 'PUT') request.on('end', () => response.end()).resume()
-      else if (request.url === '/slow') response.end(Buffer.alloc(8_000_000))
+      else if (request.url === '/slow') response.end(bytes)
     })
     const silenceMs = 1000
     await expect(sendHttp(url, { method: 'GET', headers: {}, silenceMs })).rejects.toThrow('silent')
     const get = await sendHttp(new URL('/slow', url), { method: 'GET', headers: {}, silenceMs })
     await passes(3 * silenceMs)
-    expect((await buffer(get.body)).byteLength).toBe(8_000_000)
+    expect((await buffer(get.body)).equals(bytes)).toBe(true)
     const late = Readable.from(
       (async function* () {
         yield Buffer.alloc(10)
@@ -103,6 +105,23 @@ describe('a request', { timeout: 60_000 }, () => {
     await expect(buffer(body)).rejects.toThrow('abort')
     const again = sendHttp(url, { method: 'GET', headers: {}, signal: stop.signal })
     await expect(again).rejects.toThrow('abort')
+  })
+})
+
+describe('what a connection has read', () => {
+  it('stays as it came while nobody has taken it', async () => {
+    const server = listenWith((socket) =>
+      socket.once('data', () => socket.write('second')).write('first '),
+    ).listen(0)
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    const socket = connect({ port, host: '127.0.0.1', onread: readInSlabs() })
+    await expect.poll(() => socket.readableLength).toBe(6)
+    socket.write('more')
+    await expect.poll(() => socket.readableLength).toBe(12)
+    expect(String(socket.read())).toBe('first second')
+    socket.destroy()
+    server.close()
   })
 })
 

@@ -100,7 +100,7 @@ const limitSilence = (sent: http.ClientRequest, url: URL, silenceMs: number): vo
 }
 
 /** Reads half a megabyte at once where Node takes 64 kB, into the same memory: a third less work for the same bytes. */
-const readInSlabs = (): net.OnReadOpts => {
+export const readInSlabs = (): net.OnReadOpts => {
   let slab = Buffer.allocUnsafeSlow(SLAB_BYTES)
   return {
     buffer: () => slab,

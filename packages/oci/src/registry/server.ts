@@ -7,7 +7,7 @@ import type { Storage } from '../storage/storage.ts'
 import { createRegistryHandler } from './handler.ts'
 import type { RegistryOptions } from './handler.ts'
 
-/** How much of a body waits to be written: in pieces of 16 kB, as Node reads by itself, a push takes a quarter more work. */
+/** How much of a body may wait to be written. By itself Node stops reading after every piece, which makes a push slower. */
 export const READ_AHEAD_BYTES = 256 * 1024
 
 export interface RegistryServerOptions extends Omit<RegistryOptions, 'storage'> {

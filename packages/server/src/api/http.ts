@@ -53,6 +53,7 @@ export async function createHttp(
     logController: new LogController({ disableRequestLogging: true }),
     genReqId: () => randomUUID(),
     bodyLimit: MAX_BODY,
+    // For pushes into the registry.
     http: { highWaterMark: READ_AHEAD_BYTES },
     trustProxy: context.config.trustProxy,
     routerOptions: { maxParamLength: 256 },
