@@ -223,6 +223,22 @@ describe('a refusal', () => {
     expect(await server.heard('job.refused', other.jobId)).toMatchObject({ code: 'unknown_key' })
     expect(memory.ids()).toEqual([])
   })
+
+  it('stays refused when a whole copy of it comes after the changed one, and is asked anew under a new number', async () => {
+    await startAgent()
+    const manifest = server.manifest()
+    const { jobId, fence } = manifest
+    const document = server.sign(manifest)
+    const changed = { ...document, text: document.text.replace('"cpus":1', '"cpus":9') }
+    for (const each of [changed, document]) server.send({ type: 'job.assign', manifest: each })
+    await waitUntil('two answers', () => server.all('job.refused').length === 2)
+    for (const answer of server.all('job.refused'))
+      expect(answer).toMatchObject({ jobId, fence, code: 'bad_signature' })
+    expect(memory.ids()).toEqual([])
+    server.assign({ ...manifest, fence: fence + 1 })
+    expect((await server.heard('job.finished', jobId)).report).toMatchObject({ fence: fence + 1 })
+    expect(server.all('job.started')).toHaveLength(1)
+  })
 })
 
 describe('after a restart', () => {

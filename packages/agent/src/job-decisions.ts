@@ -22,13 +22,23 @@ export interface AssignCheck {
   nowMs: number
   skewMs: number
   state: Pick<JournalState, 'jobs' | 'seen' | 'paused'>
+  /** What this life of the agent refused, by job. */
+  refused: ReadonlyMap<string, Refusal>
+}
+
+export interface Refusal {
+  type: 'refuse'
+  jobId: string | undefined
+  fence: number
+  code: RefusalCode
+  message: string
 }
 
 export type AssignVerdict =
   | { type: 'accept'; manifest: JobManifest; supersedes: JobRecord | undefined }
   /** The very job that is held already: the server did not hear the first answer. */
   | { type: 'again'; jobId: string; fence: number }
-  | { type: 'refuse'; jobId: string | undefined; fence: number; code: RefusalCode; message: string }
+  | Refusal
 
 /** Pure: whether this agent runs what it was given. */
 export function decideAssign(check: AssignCheck): AssignVerdict {
@@ -44,6 +54,9 @@ export function decideAssign(check: AssignCheck): AssignVerdict {
     const message = `job ${jobId} was accepted here before with fencing number ${seen.fence}`
     return { type: 'refuse', jobId, fence, code: 'seen_before', message }
   }
+  // The server may have ended the job on that word while this copy was on its way.
+  const refused = check.refused.get(jobId)
+  if (refused?.fence === fence) return refused
   if (check.state.paused !== null) {
     const message = `the customer paused this agent at ${check.state.paused}; it takes no new jobs until it is resumed`
     return { type: 'refuse', jobId, fence, code: 'policy', message }

@@ -5,7 +5,14 @@ import type { Logger } from 'pino'
 import type { Welcome } from './channel/channel.ts'
 import { equalInConstantTime, sha256 } from './crypto.ts'
 import type { EventOutbox } from './event-outbox.ts'
-import { decideAssign, decideRecovery, orphans, parseManifest, type Recovery } from './job-decisions.ts'
+import {
+  decideAssign,
+  decideRecovery,
+  orphans,
+  parseManifest,
+  type Recovery,
+  type Refusal,
+} from './job-decisions.ts'
 import { JobLife, type JobLifeContext } from './job-life.ts'
 import type { HelloContent } from './channel/handshake.ts'
 import { pause } from './pause.ts'
@@ -16,6 +23,8 @@ const LOG_WAIT_MS = 10_000
 const RESEND_MS = 15_000
 /** A settled job whose log the server does not take goes after this; what it lacks is counted. */
 const SETTLED_LOG_WAIT_MS = 60_000
+/** Far more than can be on their way twice; anybody on the wire can make an agent refuse. */
+const KEPT_REFUSALS = 1000
 
 export interface JobRunnerContext extends JobLifeContext {
   serverId: string
@@ -42,6 +51,7 @@ interface Held {
 export class JobRunner {
   readonly #context: JobRunnerContext
   readonly #held = new Map<string, Held>()
+  readonly #refused = new Map<string, Refusal>()
   readonly #leaving = new AbortController()
   #hearServer: () => void = () => undefined
   /** Resolves once the server has said in a session what is to be stopped. */
@@ -114,7 +124,16 @@ export class JobRunner {
   async assign(document: SignedDocument): Promise<void> {
     if (this.#leaving.signal.aborted) return
     const { keys, serverId, target, skewMs, clock, state, journal, send } = this.#context
-    const check = { document, keys: keys(), serverId, target, nowMs: clock(), skewMs, state }
+    const check = {
+      document,
+      keys: keys(),
+      serverId,
+      target,
+      nowMs: clock(),
+      skewMs,
+      state,
+      refused: this.#refused,
+    }
     const verdict = decideAssign(check)
     if (verdict.type === 'refuse') return this.#refuse(verdict)
     if (verdict.type === 'again') {
@@ -266,10 +285,14 @@ export class JobRunner {
     }
   }
 
-  #refuse(refusal: Extract<ReturnType<typeof decideAssign>, { type: 'refuse' }>): void {
+  /** What was refused stays refused; under another fencing number it is a new question. */
+  #refuse(refusal: Refusal): void {
     const { jobId, fence, code, message } = refusal
     this.#log.warn({ jobId, fence, code }, `manifest refused: ${message}`)
     if (jobId === undefined) return
+    this.#refused.delete(jobId)
+    if (this.#refused.size >= KEPT_REFUSALS) this.#refused.delete(this.#refused.keys().next().value!)
+    this.#refused.set(jobId, refusal)
     const frame: AgentFrame = { type: 'job.refused', jobId, fence, code, message }
     this.#context.send(frame)
   }
