@@ -30,6 +30,11 @@ import { transact } from './store/transaction.ts'
 
 /** A database that takes longer for `select 1` is as good as away. */
 const READY_MS = 2_000
+/**
+ * Connections that may wait to be accepted; 4096 is also what Linux grants at most unless told otherwise. With Node's
+ * 511 a fleet that comes back together overflows it, and whoever is dropped there tries again only after seconds.
+ */
+const BACKLOG = 4096
 
 export interface Server {
   url: string
@@ -199,7 +204,7 @@ async function listen(context: Context, undo: (() => Promise<unknown>)[]): Promi
     await http.close()
   })
   try {
-    const address = await http.listen({ host: config.host, port: config.port })
+    const address = await http.listen({ host: config.host, port: config.port, backlog: BACKLOG })
     return config.publicUrl ?? address
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw cause
