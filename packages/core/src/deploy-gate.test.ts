@@ -26,6 +26,7 @@ const gate = (all = steps(), rest = {}) =>
     deploy: find('deploy:db', all),
     steps: all,
     plannedOf: 'x',
+    approvedOf: undefined,
     madeOf: 'x',
     approval: 'prompt',
     ...rest,
@@ -70,6 +71,17 @@ describe('the gate of a deploy', () => {
     const all = [step('plan:db', []), step('deploy:db', ['plan:db'], 'pending')]
     expect(gate(all)).toMatchObject({ go: false, do: 'ask' })
     expect(gate(all, { approval: 'approve-all' })).toEqual({ go: true })
-    expect(gate([step('deploy:db', [], 'pending')], { plannedOf: undefined })).toEqual({ go: true })
+  })
+
+  it('asks about what has no plan as well, and opens only for what was approved', () => {
+    const bare = [step('sync:db', []), step('deploy:db', ['sync:db'], 'pending')]
+    const none = { plannedOf: undefined }
+    expect(gate(bare, none)).toMatchObject({ go: false, do: 'ask' })
+    expect(gate(bare, { ...none, approval: 'approve-all' })).toEqual({ go: true })
+    const asked = [...bare.slice(0, 1), step('approval:db', ['sync:db']), step('deploy:db', ['approval:db'])]
+    expect(gate(asked, { ...none, approvedOf: 'x' })).toEqual({ go: true })
+    for (const approvedOf of ['y', undefined])
+      for (const approval of ['prompt', 'approve-all'])
+        expect(gate(asked, { ...none, approvedOf, approval })).toMatchObject({ go: false, do: 'repeat' })
   })
 })

@@ -36,7 +36,7 @@ export function deployBehind(step: GateStep, steps: readonly GateStep[]): string
 
 /**
  * The steps that are done again with one: a plan is good for one deploy, so a deploy that is tried again needs a new
- * plan, a new approval and its actions; and whoever refused a plan is asked about a new one.
+ * plan, a new approval and its actions; and whoever refused it is asked anew.
  */
 export function repeatedWith<S extends GateStep>(step: S, steps: readonly S[]): S[] {
   if (step.kind !== 'deploy' && step.kind !== 'approval') return [step]
@@ -54,6 +54,8 @@ export interface Gate {
   steps: readonly GateStep[]
   /** Of what the plan was made, and of what the deploy would be; undefined where there is no plan. */
   plannedOf: string | undefined
+  /** What somebody approved without a plan. */
+  approvedOf: string | undefined
   madeOf: string
   approval: ApprovalOption
 }
@@ -65,7 +67,7 @@ export interface Gate {
 export type GateVerdict = { go: true } | { go: false; do: 'wait' | 'repeat' | 'ask'; why: string }
 
 /** Whether a deploy whose turn has come may start. The one place where this is decided. */
-export function passGate({ deploy, steps, plannedOf, madeOf, approval }: Gate): GateVerdict {
+export function passGate({ deploy, steps, plannedOf, approvedOf, madeOf, approval }: Gate): GateVerdict {
   const guards = guardsOf(deploy, steps)
   const open = guards.find(({ status }) => status !== 'succeeded')
   if (open) {
@@ -73,11 +75,13 @@ export function passGate({ deploy, steps, plannedOf, madeOf, approval }: Gate): 
     return { go: false, do: isLeftOut ? 'repeat' : 'wait', why: `${open.key} is ${open.status}` }
   }
   const plan = guards.find(({ kind }) => kind === 'plan')
-  if (!plan) return { go: true }
-  if (plannedOf === undefined) return { go: false, do: 'repeat', why: `${plan.key} made no plan` }
-  if (plannedOf !== madeOf)
+  const approved = guards.find(({ kind }) => kind === 'approval')
+  if (plan && plannedOf === undefined) return { go: false, do: 'repeat', why: `${plan.key} made no plan` }
+  if (plan && plannedOf !== madeOf)
     return { go: false, do: 'repeat', why: 'inputs or configuration changed after the plan was made' }
-  if (approval === 'prompt' && !guards.some(({ kind }) => kind === 'approval'))
+  if (!plan && approved && approvedOf !== madeOf)
+    return { go: false, do: 'repeat', why: 'inputs or configuration changed after it was approved' }
+  if (approval === 'prompt' && !approved)
     return { go: false, do: 'ask', why: 'the install asks for approval since this run was decided' }
   return { go: true }
 }

@@ -228,6 +228,23 @@ describe('planRun', () => {
     expect(keys(unasked)).toEqual(['sync:db', 'plan:db', 'deploy:db'])
   })
 
+  it('asks also before it deploys what makes no plans', () => {
+    const state: InstallState = { ...PROMPT, plannable: new Set() }
+    const steps = planRun(
+      { kind: 'deploy', components: ['db', 'web'] },
+      appOf({ web: ['db'], db: [] }),
+      state,
+    )
+    expect(links(steps)).toEqual([
+      ['sync:db', []],
+      ['approval:db', ['sync:db']],
+      ['deploy:db', ['approval:db']],
+      ['sync:web', []],
+      ['approval:web', ['sync:web', 'deploy:db']],
+      ['deploy:web', ['approval:web']],
+    ])
+  })
+
   it('leaves out what is switched off, and lets those above it go on', () => {
     const state = { ...BARE, disabled: new Set(['b']) }
     const steps = planRun(

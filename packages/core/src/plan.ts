@@ -56,7 +56,7 @@ export interface InstallState {
 }
 
 export const APPROVAL_OPTIONS = ['approve-all', 'prompt'] as const
-/** `prompt`: somebody approves every plan before it is applied. */
+/** `prompt`: somebody approves every deploy: its plan, or what would be deployed where its type makes none. */
 export type ApprovalOption = (typeof APPROVAL_OPTIONS)[number]
 
 /** Pure: the same decision on the same state gives the same steps, each after all that it depends on. */
@@ -136,10 +136,8 @@ function planDeploys(
       last = [next.key]
     }
     steps.push(step('sync', name, after))
-    if (isPlannable(graph, state, name)) {
-      add(step('plan', name, last))
-      if (state.approval === 'prompt') add(step('approval', name, last))
-    }
+    if (isPlannable(graph, state, name)) add(step('plan', name, last))
+    if (state.approval === 'prompt') add(step('approval', name, last))
     for (const action of graph.triggered('pre-deploy-component', name)) add(actionStep(action, name, last))
     add(step('deploy', name, [...last, ...secrets.map(({ key }) => key)]))
     for (const action of graph.triggered('post-deploy-component', name)) add(actionStep(action, name, last))

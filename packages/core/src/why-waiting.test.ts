@@ -122,7 +122,7 @@ describe('whyRunWaits', () => {
     expect(waits.map((w) => [w.code, w.message])).toEqual([
       ['agent_enrolling', 'The install agent has not connected yet.'],
       ['lost', 'deploy:web: Unknown.'],
-      ['approval', 'approval:db: somebody must approve the plan.'],
+      ['approval', 'approval:db: somebody must approve it.'],
       ['retrying', `sync:db failed 2 times (exit code 1) and is tried again at ${since}.`],
     ])
     expect(whyRunWaits({ ...queued, status: 'failed', blockedBy: null })).toEqual([])

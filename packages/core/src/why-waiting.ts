@@ -149,7 +149,7 @@ function whyStepWaits(step: RunFacts['activeSteps'][number]): Waiting[] {
     return [
       waiting(
         'approval',
-        `${step.key}: somebody must approve the plan.`,
+        `${step.key}: somebody must approve it.`,
         step.since,
         'Look at it and decide: `tenon runs approve` or `tenon runs reject`.',
       ),

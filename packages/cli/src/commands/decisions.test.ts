@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { PlanResult } from '@tenon/protocol'
+import type { Asked, PlanResult } from '@tenon/protocol'
 import { startApi, type Api } from '../testing/api-server.ts'
 import { createHome, type Home } from '../testing/run-cli.ts'
 import { app, appVersion, install, job, run, step, testId } from '../testing/values.ts'
@@ -17,6 +17,13 @@ const PLAN: PlanResult = {
   findings: [{ policy: 'cost', outcome: 'warn', message: 'this costs more' }],
 }
 
+const ASKED: Asked = {
+  digest: `sha256:${'e'.repeat(64)}`,
+  artifact: { repository: 'apps/hello/cron', digest: `sha256:${'a'.repeat(64)}` },
+  replaces: `sha256:${'b'.repeat(64)}`,
+  configChanges: true,
+}
+
 describe('what a person decides about a run', () => {
   let api: Api
   let home: Home
@@ -32,6 +39,7 @@ describe('what a person decides about a run', () => {
     steps: [
       step('plan:web', { status: 'succeeded', jobId: testId('job'), plan: PLAN }),
       step('approval:web', { status: 'active', dependsOn: ['plan:web'] }),
+      step('approval:cron', { status: 'active', dependsOn: ['sync:cron'], asked: ASKED }),
     ],
   })
 
@@ -69,20 +77,37 @@ describe('what a person decides about a run', () => {
     )
     const approved = await tenon('runs', 'approve', RUN, 'web', '--yes', '--detach')
     expect(approved.stderr).toContain('~ bucket.old')
-    expect(api.callsOf('steps.approve')[0]?.given.body).toEqual({ plan: PLAN.digest })
+    expect(api.callsOf('steps.approve')[0]?.given.body).toEqual({ digest: PLAN.digest })
+  })
+
+  it('is shown as what would be deployed where there is no plan, and names exactly that', async () => {
+    expect((await tenon('runs', 'plan', RUN, 'cron')).stdout).toBe(
+      [
+        'its type makes no plan; what would be deployed:',
+        `  artifact       apps/hello/cron@${ASKED.artifact.digest}`,
+        `  instead of     ${ASKED.replaces}`,
+        '  configuration  changed since the last deploy',
+        '',
+      ].join('\n'),
+    )
+    const approved = await tenon('runs', 'approve', RUN, 'cron', '--yes', '--detach')
+    expect(approved.stderr).toContain(`apps/hello/cron@${ASKED.artifact.digest}`)
+    expect(api.callsOf('steps.approve').at(-1)?.given.body).toEqual({ digest: ASKED.digest })
   })
 
   it('is not taken for granted where nobody can be asked', async () => {
     const { code, stderr } = await tenon('runs', 'approve', RUN, 'web')
     expect(code).not.toBe(0)
     expect(stderr).toContain('--yes')
-    expect((await tenon('runs', 'plan', RUN, 'db')).stderr).toContain('its steps: plan:web, approval:web')
+    expect((await tenon('runs', 'plan', RUN, 'db')).stderr).toContain(
+      'its steps: plan:web, approval:web, approval:cron',
+    )
   })
 
   it('can be no, with a reason', async () => {
     expect((await tenon('runs', 'reject', RUN, 'web')).stderr).toContain('--reason')
     const { stdout } = await tenon('runs', 'reject', RUN, 'web', '--reason', 'not today')
-    expect(stdout).toBe('the plan of web is rejected; the run is canceled\n')
+    expect(stdout).toBe('the deploy of web is rejected; the run is canceled\n')
     expect(api.callsOf('steps.reject')[0]?.given.body).toEqual({ reason: 'not today' })
   })
 

@@ -22,7 +22,9 @@ export function addUpdate(installs: Command, cli: Cli): void {
     .option('--enable <component>', 'switch a component on; may be repeated', takeNames, [] as string[])
     .option('--disable <component>', 'switch a component off and remove it', takeNames, [] as string[])
     .option('--overrides <file>', 'JSON: what this install says otherwise, by component')
-    .addOption(new Option('--approval <how>', 'who approves plans').choices(APPROVAL_OPTIONS))
+    .addOption(
+      new Option('--approval <how>', 'whether somebody approves each deploy').choices(APPROVAL_OPTIONS),
+    )
     .option('--no-deploy', 'keep it for the next deploy')
     .option('--detach', 'do not follow the runs')
     .addHelpText(

@@ -6,9 +6,9 @@ import { EXIT } from '../exit-codes.ts'
 import { stepsToName } from '../follow/render-run.ts'
 import { showStarted } from '../follow/show-started.ts'
 import { examples } from '../help-text.ts'
-import { renderPlan } from '../output/render-plan.ts'
+import { renderAhead } from '../output/render-plan.ts'
 import { confirm } from '../secrets/read-value.ts'
-import { planOfStep } from '../follow/plan-of-step.ts'
+import { aheadOf } from '../follow/ahead-of.ts'
 import { takeId } from './ids.ts'
 
 /** What a person decides about one step of a run. */
@@ -18,19 +18,19 @@ export function addStepCommands(runs: Command, cli: Cli): void {
   stepCommand(runs, cli, 'cancel-step', 'cancel one step; what does not depend on it goes on', 'steps.cancel')
   runs
     .command('plan')
-    .description('what a deploy would change')
+    .description('what a deploy would change, or where its type makes no plan what would be deployed')
     .argument('<run>', 'the run’s id', takeId('run'))
     .argument('<component>', 'of which component')
     .addHelpText('after', examples('tenon runs plan run_01… web'))
     .action(async (id, component) => {
       const client = await cli.client()
-      const plan = await planOfStep(client, await client.call('runs.get', { params: { id } }), component)
-      if (cli.globals.json) return cli.out.json(plan)
-      for (const line of renderPlan(plan, cli.out.paint)) cli.out.line(line)
+      const ahead = await aheadOf(client, await client.call('runs.get', { params: { id } }), component)
+      if (cli.globals.json) return cli.out.json(ahead)
+      for (const line of renderAhead(ahead, cli.out.paint)) cli.out.line(line)
     })
   runs
     .command('approve')
-    .description('approve the plan of a component: exactly this plan is applied')
+    .description('approve the deploy of a component: its plan, or where it makes none what would be deployed')
     .argument('<run>', 'the run’s id', takeId('run'))
     .argument('<component>', 'of which component')
     .option('--yes', 'do not ask')
@@ -40,16 +40,16 @@ export function addStepCommands(runs: Command, cli: Cli): void {
       const client = await cli.client()
       const run = await client.call('runs.get', { params: { id } })
       const step = findStep(run, `approval:${component}`)
-      const plan = await planOfStep(client, run, component)
-      if (!cli.globals.json) for (const line of renderPlan(plan, cli.out.notePaint)) cli.out.note(line)
-      await confirm(cli.io, `apply this plan of ${component} to ${run.install}`, options.yes === true)
+      const ahead = await aheadOf(client, run, component)
+      if (!cli.globals.json) for (const line of renderAhead(ahead, cli.out.notePaint)) cli.out.note(line)
+      await confirm(cli.io, `deploy this ${component} to ${run.install}`, options.yes === true)
       const params = { id, step: step.id }
-      const next = await client.call('steps.approve', { params, body: { plan: plan.digest } })
+      const next = await client.call('steps.approve', { params, body: { digest: ahead.digest } })
       await showStarted(cli, client, next, options.detach === true)
     })
   runs
     .command('reject')
-    .description('reject the plan of a component: it is left as it is')
+    .description('reject the deploy of a component: it is left as it is')
     .argument('<run>', 'the run’s id', takeId('run'))
     .argument('<component>', 'of which component')
     .requiredOption('--reason <text>', 'why, for the audit')
@@ -59,7 +59,7 @@ export function addStepCommands(runs: Command, cli: Cli): void {
       const step = findStep(await client.call('runs.get', { params: { id } }), `approval:${component}`)
       const run = await client.call('steps.reject', { params: { id, step: step.id }, body: { reason } })
       if (cli.globals.json) return cli.out.json(run)
-      cli.out.line(`the plan of ${component} is rejected; the run is ${run.status}`)
+      cli.out.line(`the deploy of ${component} is rejected; the run is ${run.status}`)
     })
 }
 

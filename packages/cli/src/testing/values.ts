@@ -42,6 +42,7 @@ export function step(key: string, changes: Partial<Step> = {}): Step {
     attempts: 0,
     notBefore: null,
     plan: null,
+    asked: null,
     progress: null,
     startedAt: null,
     finishedAt: null,

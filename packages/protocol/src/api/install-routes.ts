@@ -255,9 +255,10 @@ export const installRoutes = {
     path: '/api/v1/runs/:id/steps/:step/approve',
     tag: 'runs',
     permission: OPERATE,
-    summary: 'Approve the plan that a step shows: exactly this plan is applied.',
+    summary:
+      'Approve a deploy by the digest of its plan, or of what its step asks about: exactly this is applied.',
     params: ofStep,
-    body: z.strictObject({ plan: digest.nullable() }),
+    body: z.strictObject({ digest: digest.nullable() }),
     response: view.runView,
   }),
   'steps.reject': route({
@@ -265,7 +266,7 @@ export const installRoutes = {
     path: '/api/v1/runs/:id/steps/:step/reject',
     tag: 'runs',
     permission: OPERATE,
-    summary: 'Reject the plan that a step shows: its component is left as it is.',
+    summary: 'Reject a deploy that waits for approval: its component is left as it is.',
     params: ofStep,
     body: z.strictObject({ reason: text(500) }),
     response: view.runView,

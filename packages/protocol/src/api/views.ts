@@ -101,6 +101,18 @@ export const installView = z.object({
   createdAt: timestamp,
 })
 
+/** What somebody is asked about where no plan says it. */
+export const asked = z.object({
+  /** Of the artifact, the configuration, and the inputs and overrides it reads. Whoever approves names it. */
+  digest,
+  artifact: z.object({ repository: z.string(), digest }),
+  /** The artifact that is there now; null: the component is not there. */
+  replaces: digest.nullable(),
+  /** The configuration, inputs or overrides are not those of the last deploy. */
+  configChanges: z.boolean(),
+})
+export type Asked = z.infer<typeof asked>
+
 export const stepView = z.object({
   id,
   key: z.string(),
@@ -116,6 +128,8 @@ export const stepView = z.object({
   notBefore: timestamp.nullable(),
   /** What a plan step found; its changes are in the result of its job. */
   plan: planResult.omit({ changes: true, isCut: true }).nullable(),
+  /** What an approval is about whose component makes no plans. */
+  asked: asked.nullable(),
   progress: z.object({ message: z.string(), fraction: z.number().nullable() }).nullable(),
   startedAt: timestamp.nullable(),
   finishedAt: timestamp.nullable(),

@@ -103,7 +103,7 @@ function bodyOf(name: RouteName): string | undefined {
     'jobs.settle': { outcome: 'failed', reason: 'looked at it' },
     'installs.teardown': {},
     'deploys.create': {},
-    'steps.approve': { plan: null },
+    'steps.approve': { digest: `sha256:${'0'.repeat(64)}` },
     'steps.reject': { reason: 'not now' },
   }
   return bodies[name] && JSON.stringify(bodies[name])

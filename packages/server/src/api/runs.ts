@@ -43,7 +43,7 @@ export const runHandlers = {
     return requireRun(context, params.id)
   },
   'steps.approve': async ({ context, params, body, caller }) => {
-    await decideStep(context, params.id, params.step, { approve: true, plan: body.plan }, caller)
+    await decideStep(context, params.id, params.step, { approve: true, digest: body.digest }, caller)
     return requireRun(context, params.id)
   },
   'steps.reject': async ({ context, params, body, caller }) => {

@@ -10,7 +10,8 @@ import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import type { Tx } from '../store/transaction.ts'
 import { planSteps } from './plan-steps.ts'
-import { startSteps, type StartingStep } from './start-steps.ts'
+import { startSteps } from './start-steps.ts'
+import type { StartingStep } from './step-ground.ts'
 
 export type Run = {
   id: string

@@ -1,74 +1,97 @@
-import { SERVER_CHAIN, type App } from '@tenon/core'
-import { planOf, type PlanResult } from '@tenon/protocol'
+import { SERVER_CHAIN } from '@tenon/core'
+import type { Asked } from '@tenon/protocol'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
+import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
+import { digestOfConfig } from './component-config.ts'
+import { madeOf } from './deploy-gate.ts'
+import { planJobOfStep } from './manifests.ts'
 import { settingsOf } from './settle-plans.ts'
-import type { StartingStep } from './start-steps.ts'
+import { loadGround, planKey, subjectOf, type Ground, type StartingStep } from './step-ground.ts'
 
-/** The results of the plan steps of these runs, by `planKey`. */
-export async function loadPlans(tx: Tx, runIds: readonly string[]) {
-  const { rows } = await sql<{ run_id: string; component: string; result: { [key: string]: unknown } }>`
-    select step.run_id, step.component, job.result from step join job on job.id = step.job_id
-    where step.run_id = any(${runIds}) and step.kind = 'plan' and step.status = 'succeeded'`.execute(tx.db)
-  return new Map(rows.map((row) => [planKey(row.run_id, row.component), planOf(row.result)]))
-}
+/** `asked` is null where a plan is what somebody must see. */
+type Opening = { status: 'active'; asked: Asked | null } | { status: 'succeeded' | 'failed'; message: string }
 
-export function planKey(runId: string, component: string): string {
-  return `${runId}/${component}`
-}
-
-/** Plans that nobody needs to see are approved at once; the others wait. Answers the runs that may go on. */
+/** What nobody needs to see is approved at once; the others wait. Answers the runs that may go on. */
 export async function startApprovals(
   context: Context,
   tx: Tx,
   waits: readonly StartingStep[],
 ): Promise<string[]> {
-  const plans = await loadPlans(
-    tx,
-    waits.map(({ run }) => run.id),
-  )
-  const versions = await tx.db
-    .selectFrom('app_version')
-    .select(['id', 'content'])
-    .where(sql<boolean>`id = any(${waits.map(({ run }) => run.app_version_id)})`)
-    .execute()
-  const apps = new Map(versions.map((row) => [row.id, row.content]))
+  const deploys = waits.map(({ run, step }) => ({ run, step: { ...step, kind: 'deploy' as const } }))
+  const [ground, there] = await Promise.all([loadGround(tx, deploys), loadThere(tx, deploys)])
   const over: string[] = []
-  for (const { run, step } of waits) {
-    const why = unasked(
-      apps.get(run.app_version_id)!,
-      step.component!,
-      plans.get(planKey(run.id, step.component!)),
-    )
+  for (const deploy of deploys) {
+    const { run, step } = deploy
+    const opening = openingOf(ground, deploy, there.get(`${run.install_id}/${step.component}`))
+    const isOver = opening.status !== 'active'
     await tx.db
       .updateTable('step')
       .set({
         started_at: tx.at,
-        status: why === undefined ? 'active' : 'succeeded',
-        message: why ?? '',
-        finished_at: why === undefined ? null : tx.at,
+        status: opening.status,
+        message: isOver ? opening.message : '',
+        asked: !isOver && opening.asked ? JSON.stringify(opening.asked) : null,
+        finished_at: isOver ? tx.at : null,
       })
       .where('id', '=', step.id)
       .execute()
-    if (why === undefined) continue
-    over.push(run.id)
+    if (isOver) over.push(run.id)
+    if (opening.status !== 'succeeded') continue
     tx.audit(run.install_id ?? SERVER_CHAIN, {
       actor: { type: 'server', id: context.serverId },
       action: 'step.approved',
       subject: { type: 'step', id: step.id },
       outcome: 'ok',
       manifestDigest: null,
-      details: { run: run.id, component: step.component, why },
+      details: { run: run.id, component: step.component, why: opening.message },
     })
   }
   return over
 }
 
-/** Pure: why a plan needs nobody's word, or undefined when it does. */
-function unasked(app: App, component: string, plan: PlanResult | undefined): string | undefined {
-  if (!plan) return undefined
-  if (!plan.hasChanges) return 'nothing changes'
-  const isTrusted = settingsOf(app, component)?.autoApproveOnPoliciesPassing === true
-  return isTrusted && plan.findings.length === 0 ? 'all policies pass' : undefined
+interface There {
+  artifact_digest: string
+  config_digest: string | null
+}
+
+/** What of these components is on their installs now. */
+async function loadThere(tx: Tx, deploys: readonly StartingStep[]): Promise<Map<string, There>> {
+  const { rows } = await sql<There & { install_id: string; component: string }>`
+    select c.install_id, c.component, c.artifact_digest, c.config_digest
+    from unnest(${deploys.map(({ run }) => run.install_id)}::text[], ${deploys.map(({ step }) => step.component)}::text[])
+      as d(install_id, component)
+    join install_component as c on c.install_id = d.install_id and c.component = d.component`.execute(tx.db)
+  return new Map(rows.map((row) => [`${row.install_id}/${row.component}`, row]))
+}
+
+function openingOf(ground: Ground, deploy: StartingStep, there: There | undefined): Opening {
+  const { run, step } = deploy
+  const plan = ground.plans.get(planKey(run.id, step.component!))
+  if (!plan) return askAbout(ground, deploy, there)
+  if (!plan.hasChanges) return { status: 'succeeded', message: 'nothing changes' }
+  const { content } = ground.versions.get(run.app_version_id)!
+  const isTrusted = settingsOf(content, step.component!)?.autoApproveOnPoliciesPassing === true
+  return isTrusted && plan.findings.length === 0
+    ? { status: 'succeeded', message: 'all policies pass' }
+    : { status: 'active', asked: null }
+}
+
+/** Without a plan nothing was looked at, so somebody is always asked. */
+function askAbout(ground: Ground, deploy: StartingStep, there: There | undefined): Opening {
+  try {
+    const subject = subjectOf(ground, deploy)
+    const operation = planJobOfStep(ground.plugins, subject).operations[0]!
+    const asked: Asked = {
+      digest: madeOf(operation),
+      artifact: subject.artifact!,
+      replaces: there?.artifact_digest ?? null,
+      configChanges: there?.config_digest !== digestOfConfig(operation.config),
+    }
+    return { status: 'active', asked }
+  } catch (error) {
+    if (!(error instanceof ApiFailure)) throw error
+    return { status: 'failed', message: error.message }
+  }
 }

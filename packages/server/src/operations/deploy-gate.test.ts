@@ -58,10 +58,16 @@ describe('no deploy runs past the plan, the approval or the action before it:', 
     await w.prompt()
     w.answer((m) => (m.operations[0]?.component === 'base' && m.kind === 'deploy' ? broken : {}))
     const { id } = await w.deploy()
+    const approveBase = async () => {
+      await runs.waitFor(id, 'approval:base', 'active')
+      await runs.approve(id, 'approval:base')
+    }
+    await approveBase()
     await ended(server.client, id)
     await expect(runs.on('skip', id, 'approval:db')).rejects.toMatchObject({ code: 'wrong_state' })
     w.answer(() => ({}))
     await runs.on('retry', id, 'deploy:base')
+    await approveBase()
     await runs.waitFor(id, 'approval:db', 'active')
     await runs.reject(id, 'approval:db')
     await ended(server.client, id)
@@ -73,7 +79,7 @@ describe('no deploy runs past the plan, the approval or the action before it:', 
     w = await plannedWorld(server, [component('base'), planned('db', { dependencies: ['base'] })])
     await w.prompt()
     const first = await w.deploy()
-    await runs.waitFor(first.id, 'approval:db', 'active')
+    await runs.waitFor(first.id, 'approval:base', 'active')
     const queued = await w.deploy()
     await expect(runs.on('skip', queued.id, 'approval:db')).rejects.toMatchObject(refused)
     await expect(runs.on('skip', queued.id, 'plan:db')).rejects.toMatchObject(refused)
@@ -212,5 +218,89 @@ describe('no deploy runs past the plan, the approval or the action before it:', 
       'approval:db',
       'deploy:db',
     ])
+  })
+
+  it('what makes no plans waits for somebody who approves exactly what would be deployed', async () => {
+    w = await plannedWorld(server, [component('db')])
+    await w.prompt()
+    const { id } = await w.deploy()
+    const { asked } = await runs.waitFor(id, 'approval:db', 'active')
+    const [there] = (await server.client.call('installs.get', { params: { ref: w.name } })).components
+    expect(asked).toMatchObject({ replaces: there?.artifact, configChanges: false })
+    expect(asked?.artifact.digest).toBe(there?.artifact)
+    for (const digest of [PLAN, null])
+      await expect(runs.approve(id, 'approval:db', digest)).rejects.toMatchObject({ code: 'wrong_state' })
+    expect(deploys()).toHaveLength(0)
+    await runs.approve(id, 'approval:db')
+    expect(await runs.statuses(id)).toEqual({
+      'sync:db': 'succeeded',
+      'approval:db': 'succeeded',
+      'deploy:db': 'succeeded',
+    })
+    const { id: install } = await server.client.call('installs.get', { params: { ref: w.name } })
+    expect(await auditOf(server, install)).toContain('step.approved ok')
+  })
+
+  it('what makes no plans is left as it is when somebody rejects it, and is asked about again', async () => {
+    w = await plannedWorld(server, [component('db')])
+    await w.prompt()
+    const { id } = await w.deploy()
+    await runs.waitFor(id, 'approval:db', 'active')
+    await runs.reject(id, 'approval:db')
+    expect(await runs.statuses(id)).toMatchObject({ 'approval:db': 'canceled', 'deploy:db': 'canceled' })
+    await runs.on('retry', id, 'approval:db')
+    await runs.waitFor(id, 'approval:db', 'active')
+    w.answer(only('deploy', broken))
+    await runs.approve(id, 'approval:db')
+    expect(await runs.statuses(id)).toMatchObject({ 'deploy:db': 'failed' })
+    w.answer(() => ({}))
+    await runs.on('retry', id, 'deploy:db')
+    await runs.waitFor(id, 'approval:db', 'active')
+    expect(deploys()).toHaveLength(1)
+    await runs.approve(id, 'approval:db')
+    expect(await runs.statuses(id)).toMatchObject({ 'deploy:db': 'succeeded' })
+  })
+
+  it('inputs that change after what makes no plans was approved are asked about again', async () => {
+    w = await plannedWorld(
+      server,
+      [{ ...component('db'), config: { size: '{{ .nuon.inputs.inputs.size }}' } }],
+      { inputs: [SIZE] },
+    )
+    await w.prompt()
+    const { id } = await w.deploy()
+    const { asked: first } = await runs.waitFor(id, 'approval:db', 'active')
+    const params = { ref: w.name }
+    await server.client.call('installs.update', { params, body: { inputs: { size: 2 }, deploy: false } })
+    await runs.approve(id, 'approval:db')
+    const { asked: second } = await runs.waitFor(id, 'approval:db', 'active')
+    expect(deploys()).toHaveLength(0)
+    expect(second).toMatchObject({ artifact: first!.artifact, configChanges: true })
+    expect(second!.digest).not.toBe(first!.digest)
+    await expect(runs.approve(id, 'approval:db', first!.digest)).rejects.toMatchObject({
+      code: 'wrong_state',
+    })
+    await runs.approve(id, 'approval:db')
+    expect(await runs.statuses(id)).toMatchObject({ 'deploy:db': 'succeeded' })
+    expect(deploys()[0]?.operations[0]?.config).toMatchObject({ inputs: { size: 2 } })
+  })
+
+  it('what makes no plans is asked about also when approvals are asked for after the run was decided', async () => {
+    w = await plannedWorld(server, [component('db')], PRE_DEPLOY)
+    await w.prompt()
+    const first = await w.deploy()
+    await runs.waitFor(first.id, 'approval:db', 'active')
+    await server.client.call('installs.update', {
+      params: { ref: w.name },
+      body: { approval: 'approve-all' },
+    })
+    const second = await w.deploy()
+    expect(second.steps.map((s) => s.key)).not.toContain('approval:db')
+    await w.prompt()
+    await runs.approve(first.id, 'approval:db')
+    await runs.waitFor(second.id, 'approval:db', 'active')
+    expect(deploys()).toHaveLength(1)
+    await runs.approve(second.id, 'approval:db')
+    expect(await runs.statuses(second.id)).toMatchObject({ 'deploy:db': 'succeeded' })
   })
 })

@@ -12,26 +12,27 @@ import {
   type ManifestOperation,
   type StepKind,
 } from '@tenon/core'
-import { planOf } from '@tenon/protocol'
+import { planOf, type Asked } from '@tenon/protocol'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { sha256 } from '../crypto.ts'
 import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
-import { planKey } from './approvals.ts'
 import { digestOfConfig } from './component-config.ts'
+import { planKey } from './step-ground.ts'
 
 export interface RunStep extends GateStep {
   id: string
   runId: string
   position: number
   component: string | null
+  asked: Asked | null
 }
 
 export async function loadSteps(tx: Tx, runIds: readonly string[]): Promise<RunStep[]> {
   const rows = await tx.db
     .selectFrom('step')
-    .select(['id', 'run_id', 'position', 'key', 'kind', 'component', 'depends_on', 'status'])
+    .select(['id', 'run_id', 'position', 'key', 'kind', 'component', 'depends_on', 'status', 'asked'])
     .where(sql<boolean>`run_id = any(${runIds})`)
     .orderBy('position')
     .execute()
@@ -76,7 +77,7 @@ function reopen(tx: Tx, again: readonly RunStep[], notBefore: string | null): vo
   if (again.length === 0) return
   tx.write(sql`
     update step set status = 'pending', job_id = null, not_before = ${notBefore}::timestamptz, started_at = null,
-      finished_at = null
+      finished_at = null, asked = null
     where id = any(${again.map(({ id }) => id)})`)
   const ofComponents = again.filter(({ kind }) => kind === 'sync' || kind === 'plan' || kind === 'deploy')
   tx.write(sql`
@@ -113,6 +114,8 @@ export async function throughGate<S extends Starting>(
       deploy,
       steps: own,
       plannedOf: plans.get(planKey(run.id, step.component!)),
+      approvedOf: own.find(({ kind, component }) => kind === 'approval' && component === step.component)
+        ?.asked?.digest,
       madeOf: madeOf(one.plan.operations[0]!),
       approval: one.subject.install.approval,
     })
@@ -121,7 +124,7 @@ export async function throughGate<S extends Starting>(
     waitForGuards(tx, deploy, own)
     if (verdict.do === 'wait') continue
     if (verdict.do === 'repeat') reopen(tx, repeatedWith(deploy, own), null)
-    else askFirst(context, tx, deploy)
+    else askFirst(context, tx, deploy, own)
     tx.audit(run.install_id, {
       actor: { type: 'server', id: context.serverId },
       action: verdict.do === 'repeat' ? 'step.replanned' : 'step.approval_added',
@@ -140,9 +143,10 @@ function waitForGuards(tx: Tx, deploy: RunStep, steps: readonly RunStep[]): void
   tx.write(sql`update step set depends_on = ${[...keys]} where id = ${deploy.id}`)
 }
 
-/** Puts an approval between a plan and its deploy. */
-function askFirst(context: Context, tx: Tx, deploy: RunStep): void {
+/** Puts an approval before a deploy, behind its plan if it has one. */
+function askFirst(context: Context, tx: Tx, deploy: RunStep, steps: readonly RunStep[]): void {
   const { runId, position, component } = deploy
+  const hasPlan = guardsOf(deploy, steps).some(({ kind }) => kind === 'plan')
   const key = stepKey('approval', component)
   tx.write(sql`update step set position = position + 1 where run_id = ${runId} and position >= ${position}`)
   tx.write(
@@ -154,7 +158,7 @@ function askFirst(context: Context, tx: Tx, deploy: RunStep): void {
       kind: 'approval',
       component,
       action: null,
-      depends_on: [stepKey('plan', component)],
+      depends_on: [stepKey(hasPlan ? 'plan' : 'sync', component)],
       status: 'pending',
       max_auto_retries: 0,
     }),
@@ -183,6 +187,6 @@ async function loadPlanned(tx: Tx, runIds: readonly string[]): Promise<Map<strin
 }
 
 /** Names what a plan or a deploy applies: the artifact, the configuration, and the inputs and overrides it reads. */
-function madeOf({ artifacts, config }: ManifestOperation): string {
+export function madeOf({ artifacts, config }: ManifestOperation): string {
   return documentDigest(canonicalText({ artifacts, config: digestOfConfig(config) } as never), sha256)
 }

@@ -61,11 +61,11 @@ describe('deploys that are planned first', () => {
     const params = { id, step: step.id }
     const other = `sha256:${'c'.repeat(64)}`
     await expect(
-      server.client.call('steps.approve', { params, body: { plan: other } }),
+      server.client.call('steps.approve', { params, body: { digest: other } }),
     ).rejects.toMatchObject({
       code: 'wrong_state',
     })
-    await server.client.call('steps.approve', { params, body: { plan: PLAN } })
+    await server.client.call('steps.approve', { params, body: { digest: PLAN } })
     expect(await statuses(id)).toMatchObject({ 'approval:db': 'succeeded', 'deploy:db': 'succeeded' })
 
     const second = await w.deploy()

@@ -4,10 +4,10 @@ import { ApiFailure } from '../errors.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { activateNext, advance, lockRun, type Run } from './advance-run.ts'
 import { actorOf, type Caller } from './actor.ts'
-import { loadPlans, planKey } from './approvals.ts'
 import { repeatSteps, requireGateKept } from './deploy-gate.ts'
 import { cancelLocked } from './job-control.ts'
 import { lockJob } from './settle-job.ts'
+import { loadPlans, planKey } from './step-ground.ts'
 
 export async function cancelRun(context: Context, runId: string, caller: Caller): Promise<void> {
   await transact(context, async (tx) => {
@@ -117,9 +117,9 @@ export async function cancelStep(
   })
 }
 
-export type StepDecision = { approve: true; plan: string | null } | { approve: false; reason: string }
+export type StepDecision = { approve: true; digest: string | null } | { approve: false; reason: string }
 
-/** Somebody's word on a plan. Approving names the plan that was seen, so that no other is applied by it. */
+/** Somebody's word on a deploy. Approving names the plan, or what would be deployed, as it was seen: it is good for no other. */
 export async function decideStep(
   context: Context,
   runId: string,
@@ -131,8 +131,10 @@ export async function decideStep(
     if (step.kind !== 'approval' || step.status !== 'active')
       throw wrongState(step, 'only an approval that waits is decided')
     const plan = (await loadPlans(tx, [run.id])).get(planKey(run.id, step.component!))
-    if (decision.approve && (!plan || decision.plan !== plan.digest))
-      throw new ApiFailure('wrong_state', 'this is not the plan that waits for approval', {
+    // A plan that was not kept has no digest; without a plan and without a question there is nothing to approve.
+    const digest = plan ? plan.digest : step.asked?.digest
+    if (decision.approve && decision.digest !== digest)
+      throw new ApiFailure('wrong_state', 'this is not what waits for approval', {
         remedy: `Look at the newest: \`tenon runs show ${run.id}\`.`,
       })
     const [status, message] = decision.approve
@@ -140,7 +142,11 @@ export async function decideStep(
       : (['canceled', `rejected by ${caller.name}: ${decision.reason}`] as const)
     await endStep(tx, step, status, message)
     const action = decision.approve ? 'step.approved' : 'step.rejected'
-    auditStep(tx, run, step, caller, action, { plan: plan?.digest ?? null, message })
+    auditStep(tx, run, step, caller, action, {
+      about: plan ? 'plan' : 'deploy',
+      digest: digest ?? null,
+      message,
+    })
     await advance(context, tx, run)
   })
 }

@@ -16,7 +16,7 @@ import type {
   UserRole,
 } from '@tenon/core'
 import type { RepositoryGrant } from '@tenon/oci'
-import type { PlanResult, RuntimeInfo } from '@tenon/protocol'
+import type { Asked, PlanResult, RuntimeInfo } from '@tenon/protocol'
 import type { ColumnType, Generated, GeneratedAlways } from 'kysely'
 
 /** The tables, column for column as in the migrations. Timestamps are ISO strings, bigints are numbers. */
@@ -188,6 +188,8 @@ interface StepTable {
   job_id: string | null
   /** Of an action that is built. */
   action_build_id: string | null
+  /** Of an approval without a plan. */
+  asked: JsonOrNull<Asked>
   message: Generated<string>
   attempts: Generated<number>
   max_auto_retries: Generated<number>

@@ -206,6 +206,7 @@ function stepView(step: Row<'step'>, job: JobRow | undefined): RunView['steps'][
     attempts: step.attempts,
     notBefore: step.status === 'pending' ? step.not_before : null,
     plan: step.kind === 'plan' ? (planOf(job?.result) ?? null) : null,
+    asked: step.asked,
     progress: step.status === 'active' ? (job?.progress ?? null) : null,
     startedAt: step.started_at,
     finishedAt: step.finished_at,

@@ -70,11 +70,12 @@ export function runsOf({ client }: Pick<TestTenant, 'client'>) {
       ),
     on: async (what: 'skip' | 'retry' | 'cancel', id: string, key: string) =>
       client.call(`steps.${what}`, { params: { id, step: (await stepOf(id, key)).id } }),
-    approve: async (id: string, key: string, digest: string | null = PLAN) =>
-      client.call('steps.approve', {
-        params: { id, step: (await stepOf(id, key)).id },
-        body: { plan: digest },
-      }),
+    /** Names what the step asks about, or else the usual plan. */
+    approve: async (id: string, key: string, digest?: string | null) => {
+      const { id: step, asked } = await stepOf(id, key)
+      const named = digest === undefined ? (asked?.digest ?? PLAN) : digest
+      return client.call('steps.approve', { params: { id, step }, body: { digest: named } })
+    },
     reject: async (id: string, key: string) =>
       client.call('steps.reject', {
         params: { id, step: (await stepOf(id, key)).id },

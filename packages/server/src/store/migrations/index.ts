@@ -4,6 +4,7 @@ import { agentPaused } from './0002-agent-paused.ts'
 import { installAction } from './0003-install-action.ts'
 import { stepBuild } from './0004-step-build.ts'
 import { installSecrets } from './0005-install-secrets.ts'
+import { stepAsked } from './0006-step-asked.ts'
 
 /** In order, and never changed once released: the database remembers the checksum of each. */
 export const migrations: Migration[] = [
@@ -12,4 +13,5 @@ export const migrations: Migration[] = [
   { name: '0003-install-action', sql: installAction },
   { name: '0004-step-build', sql: stepBuild },
   { name: '0005-install-secrets', sql: installSecrets },
+  { name: '0006-step-asked', sql: stepAsked },
 ]
