@@ -109,6 +109,18 @@ async function finishAll(): Promise<void> {
   await working
 }
 
+/** Of a run that is worked off first. */
+async function jobsOf(runId: string): Promise<{ kind: string; atOnce: boolean }[]> {
+  const working = finishAll()
+  expect((await ended(tenant.client, runId)).status).toBe('succeeded')
+  await working
+  const { rows: jobs } = await sql<{ kind: string; atOnce: boolean }>`
+    select kind, assigned_at = created_at as "atOnce" from job where run_id = ${runId} order by id`.execute(
+    tenant.context.db,
+  )
+  return jobs
+}
+
 describe('a job for an agent that is connected here and has a free place', () => {
   it('is the agent’s in the transaction that makes it, under a lease, audited', async () => {
     const [job] = await makeJobs('sync')
@@ -138,15 +150,22 @@ describe('a job for an agent that is connected here and has a free place', () =>
       params: { ref: 'one' },
       body: { components: ['db'] },
     })
-    const working = finishAll()
-    expect((await ended(tenant.client, run.id)).status).toBe('succeeded')
-    await working
-    const { rows: jobs } = await sql<{ kind: string; atOnce: boolean }>`
-      select kind, assigned_at = created_at as "atOnce" from job where run_id = ${run.id} order by id`.execute(
-      tenant.context.db,
-    )
-    expect(jobs).toEqual([
+    expect(await jobsOf(run.id)).toEqual([
       { kind: 'sync', atOnce: true },
+      { kind: 'deploy', atOnce: true },
+    ])
+  })
+
+  it('gets it also after another had to queue: one that found the queue empty looks no further', async () => {
+    await agent.close()
+    await comeBack(1)
+    await makeJobs('sync')
+    const run = await tenant.client.call('deploys.create', {
+      params: { ref: 'one' },
+      body: { components: ['db'] },
+    })
+    expect(await jobsOf(run.id)).toEqual([
+      { kind: 'sync', atOnce: false },
       { kind: 'deploy', atOnce: true },
     ])
   })

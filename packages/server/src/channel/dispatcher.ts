@@ -139,9 +139,8 @@ export class Dispatcher implements SeatHost {
     const { agentId, sessionId, pool } = this.#agent
     row.isAwaited = false
     try {
-      const jobs = await this.#desk.claim({ agentId, sessionId, pool, lane: row.lane, limit })
-      // As many as it asked for: there may be more.
-      row.isAwaited ||= jobs.length === limit
+      const { jobs, isMore } = await this.#desk.claim({ agentId, sessionId, pool, lane: row.lane, limit })
+      row.isAwaited ||= isMore
       for (const job of jobs) {
         this.#seating.hold(job.id, row)
         this.give(job)

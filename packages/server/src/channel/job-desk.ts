@@ -3,12 +3,12 @@ import { applyTold, type Finished, type FinishVerdict, type Told } from '../oper
 import { openSessions, type Handshake, type Opening } from '../operations/open-session.ts'
 import type { Started } from '../operations/start-jobs.ts'
 import { createBatcher } from '../store/batch.ts'
-import { claimJobs, type Claim, type ClaimedJob } from '../store/jobs.ts'
+import { claimJobs, type Claim, type Claimed } from '../store/jobs.ts'
 
 /** What the sessions of this process do, many at a time in one transaction each. */
 export interface JobDesk {
   open(opening: Opening): Promise<Handshake>
-  claim(claim: Claim): Promise<ClaimedJob[]>
+  claim(claim: Claim): Promise<Claimed>
   started(started: Started): Promise<void>
   finish(finished: Finished): Promise<FinishVerdict>
 }
@@ -25,7 +25,7 @@ export function createJobDesk(context: Context): JobDesk {
   const clerkOf = (agentId: string) => clerks[(agentId.codePointAt(agentId.length - 1) ?? 0) % CLERKS]!
   return {
     open: createBatcher<Opening, Handshake>(BATCH, (openings) => openSessions(context, openings)),
-    claim: createBatcher<Claim, ClaimedJob[]>(BATCH, (claims) => claimJobs(context, claims)),
+    claim: createBatcher<Claim, Claimed>(BATCH, (claims) => claimJobs(context, claims)),
     started: async (started) => void (await clerkOf(started.agentId)({ started })),
     finish: (finished) => clerkOf(finished.agent.id)({ finished }),
   }

@@ -256,7 +256,7 @@ describe('a job that was assigned and never arrived', () => {
       lane: 'any' as const,
       limit: 10,
     }
-    expect(await claimJobs(tenant.context, [dead])).toEqual([[]])
+    expect(await claimJobs(tenant.context, [dead])).toEqual([{ jobs: [], isMore: false }])
     await comeBack()
     expect(await agent.next('job.assign')).toBeDefined()
   })

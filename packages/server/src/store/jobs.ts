@@ -27,8 +27,14 @@ type ClaimedRow = {
   manifest: string
   manifest_key_id: string
   manifest_signature: string
-  /** Not claimed: its manifest must be signed again first. */
-  stale: boolean
+  /** `stale`: not claimed, its manifest must be signed again first. `more`: no job, but there are others behind. */
+  what: 'claimed' | 'stale' | 'more'
+}
+
+export interface Claimed {
+  jobs: ClaimedJob[]
+  /** Others wait behind them. Who hears no wait is over, else one claim would follow the other for ever. */
+  isMore: boolean
 }
 
 /** An agent with free slots. */
@@ -45,25 +51,26 @@ export interface Claim {
  * The queue: the oldest jobs of a pool that nobody else is taking right now become an agent's, under a lease. One
  * statement serves all claims and writes their audit entries, so that it costs one round trip and one commit.
  */
-export async function claimJobs(context: Context, claims: readonly Claim[]): Promise<ClaimedJob[][]> {
-  const claimed = await claimFresh(context, claims)
-  const stale = claimed.filter((row) => row.stale).map((row) => row.id)
+export async function claimJobs(context: Context, claims: readonly Claim[]): Promise<Claimed[]> {
+  const rows = await claimFresh(context, claims)
+  const stale = rows.filter(({ what }) => what === 'stale').map(({ id }) => id)
   if (stale.length > 0) {
     await signStaleAgain(context, stale)
-    claimed.push(...(await claimFresh(context, remaining(claims, claimed))))
+    rows.push(...(await claimFresh(context, remaining(claims, rows))))
   }
-  const jobs = claims.map((): ClaimedJob[] => [])
-  for (const row of claimed.filter((r) => !r.stale).toSorted((a, b) => (a.id < b.id ? -1 : 1))) {
+  const claimed = claims.map((): Claimed => ({ jobs: [], isMore: false }))
+  for (const row of rows.toSorted((a, b) => (a.id < b.id ? -1 : 1))) {
     const document = { text: row.manifest, keyId: row.manifest_key_id, signature: row.manifest_signature }
-    jobs[row.claim]!.push({ id: row.id, fence: row.fence, document })
+    if (row.what === 'claimed') claimed[row.claim]!.jobs.push({ id: row.id, fence: row.fence, document })
+    if (row.what === 'more') claimed[row.claim]!.isMore = true
   }
-  return jobs
+  return claimed
 }
 
 function remaining(claims: readonly Claim[], claimed: readonly ClaimedRow[]): Claim[] {
   return claims.map((claim, index) => ({
     ...claim,
-    limit: claim.limit - claimed.filter((row) => !row.stale && row.claim === index).length,
+    limit: claim.limit - claimed.filter((row) => row.what === 'claimed' && row.claim === index).length,
   }))
 }
 
@@ -109,6 +116,20 @@ const pick = (ofSeat: string, ofJob: string) => `
       ) as free
     ) as oldest where ${ofSeat}`
 
+/** The claims of a pool behind whose jobs there are others. Those that somebody else is taking count too. */
+const behind = (ofSeat: string, ofJob: string) => `
+    select unnest(claims) as claim from seats where ${ofSeat} and exists (
+      select from job where pool = seats.pool and status = 'queued' and ${ofJob}
+      order by id offset cardinality(seats.claims) limit 1
+    )`
+
+const LANES = [
+  [`lane = 'ordinary'`, `not (${INTERACTIVE})`],
+  [`lane = 'interactive'`, INTERACTIVE],
+  [`lane = 'any'`, 'true'],
+] as const
+const inLanes = (part: typeof pick) => LANES.map(([ofSeat, ofJob]) => part(ofSeat, ofJob)).join(' union all ')
+
 const CLAIM = `
   with claims as materialized (
     select c.n - 1 as claim, agent.id as agent_id
@@ -119,11 +140,7 @@ const CLAIM = `
   ), seats as materialized (
     select pool, string_to_array(claims, ' ')::int[] as claims, lane
     from unnest($3::text[], $4::text[], $11::text[]) as s(pool, claims, lane)
-  ), ordinary as materialized (${pick(`lane = 'ordinary'`, `not (${INTERACTIVE})`)}
-  ), interactive as materialized (${pick(`lane = 'interactive'`, INTERACTIVE)}
-  ), anything as materialized (${pick(`lane = 'any'`, 'true')}
-  ), picked as (
-    select * from ordinary union all select * from interactive union all select * from anything
+  ), picked as materialized (${inLanes(pick)}
   ), claimed as (
     update job set status = 'assigned', agent_id = claims.agent_id, assigned_at = $7,
       lease_until = clock_timestamp() + $8::float8 * interval '1 second'
@@ -141,10 +158,12 @@ const CLAIM = `
       from (select * from entries where chain is not null order by chain collate "C", id) as ordered
     ) as all_entries cross join lateral audit_append(chain, before, after) as heads
   )
-  select id, claim, fence, manifest, manifest_key_id, manifest_signature, false as stale
+  select id, claim, fence, manifest, manifest_key_id, manifest_signature, 'claimed' as what
   from claimed cross join (select count(*) from appended) as written
   union all
-  select id, claim, 0, '', '', '', true from picked where not fresh`
+  select id, claim, 0, '', '', '', 'stale' from picked where not fresh
+  union all
+  select '', claim, 0, '', '', '', 'more' from (${inLanes(behind)}) as waiting`
 
 /** The audit entry of an assignment, with marks where the statement puts in what it picked: ids and digests only. */
 function assignedEntry(context: Context, at: string): { before: string; after: string } {

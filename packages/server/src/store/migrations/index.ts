@@ -5,6 +5,7 @@ import { installAction } from './0003-install-action.ts'
 import { stepBuild } from './0004-step-build.ts'
 import { installSecrets } from './0005-install-secrets.ts'
 import { stepAsked } from './0006-step-asked.ts'
+import { runQueued } from './0007-run-queued.ts'
 
 /** In order, and never changed once released: the database remembers the checksum of each. */
 export const migrations: Migration[] = [
@@ -14,4 +15,5 @@ export const migrations: Migration[] = [
   { name: '0004-step-build', sql: stepBuild },
   { name: '0005-install-secrets', sql: installSecrets },
   { name: '0006-step-asked', sql: stepAsked },
+  { name: '0007-run-queued', sql: runQueued },
 ]
