@@ -37,6 +37,7 @@ export class Connection {
   readonly #context: Context
   readonly #sessions: Sessions
   readonly #socket: WebSocket
+  readonly #together: () => void
   readonly #patience: NodeJS.Timeout
   #challenge: Challenge | undefined
   #session: Session | undefined
@@ -46,10 +47,12 @@ export class Connection {
   #announcedKey = ''
   #heardAt: number
 
-  constructor(context: Context, sessions: Sessions, socket: WebSocket) {
+  /** `together` is called before each frame, so that those of one moment share a packet. */
+  constructor(context: Context, sessions: Sessions, socket: WebSocket, together: () => void) {
     this.#context = context
     this.#sessions = sessions
     this.#socket = socket
+    this.#together = together
     this.#heardAt = context.now()
     this.#patience = setTimeout(() => this.reject('out_of_order', 'no handshake in time'), HANDSHAKE_MS)
     // On a frame it cannot read, ws has already sent the reason and closes by itself.
@@ -60,7 +63,9 @@ export class Connection {
 
   send(frame: ServerFrame): void {
     if (frame.type === 'job.assign') this.announceKeys()
-    if (this.#socket.readyState === this.#socket.OPEN) this.#socket.send(JSON.stringify(frame))
+    if (this.#socket.readyState !== this.#socket.OPEN) return
+    this.#together()
+    this.#socket.send(JSON.stringify(frame))
   }
 
   reject(code: RejectCode, message: string): void {

@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer } from 'ws'
 import type { Context } from '../context.ts'
+import { corked } from '../corked.ts'
 import { Connection } from './connection.ts'
 import type { Sessions } from './sessions.ts'
 
@@ -25,7 +26,12 @@ export function createUpgrader(context: Context, sessions: Sessions) {
         socket.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
         return
       }
-      server.handleUpgrade(request, socket, head, (ws) => void new Connection(context, sessions, ws))
+      server.handleUpgrade(
+        request,
+        socket,
+        head,
+        (ws) => void new Connection(context, sessions, ws, corked(socket)),
+      )
     },
     async close(): Promise<void> {
       for (const ws of server.clients) ws.terminate()

@@ -1,7 +1,7 @@
 import { jobStates, signingBytes, type AuditFact, type AuditHead, type Json } from '@tenon/core'
 import type { JobReport } from '@tenon/protocol'
 import type { Context } from '../context.ts'
-import { verify } from '../crypto.ts'
+import { verifyApart } from '../crypto.ts'
 import { transactWithHeads, type Tx } from '../store/transaction.ts'
 import { chainOf, concerns } from './audit-chains.ts'
 import { lockJobs, settleJobs, type LockedJob, type Settlement } from './settle-job.ts'
@@ -30,7 +30,8 @@ const UNSIGNED: FinishVerdict = { settled: false, message: 'the report is not si
  */
 export async function applyTold(context: Context, told: readonly Told[]): Promise<FinishVerdict[]> {
   const finished = told.flatMap((one) => ('finished' in one ? [one.finished] : []))
-  const valid = new Set(finished.filter(isSigned))
+  const signed = await Promise.all(finished.map(isSigned))
+  const valid = new Set(finished.filter((_, index) => signed[index]))
   const started = told.flatMap((one) => ('started' in one ? [one.started] : []))
   const { heads, value: chains } = await transactWithHeads(context, (tx) =>
     applyAll(context, tx, [...valid], started),
@@ -84,8 +85,8 @@ function leaseOf({ agentId, jobId, fence }: { agentId: string; jobId: string; fe
   return `${agentId}/${jobId}/${fence}`
 }
 
-function isSigned({ agent, report, signature }: Finished): boolean {
-  return verify(agent.publicKey, signingBytes('job-report/1', report), signature)
+function isSigned({ agent, report, signature }: Finished): Promise<boolean> {
+  return verifyApart(agent.publicKey, signingBytes('job-report/1', report), signature)
 }
 
 function isStale({ agent, report }: Finished, job: LockedJob): boolean {

@@ -1,6 +1,7 @@
 import { Kysely, PostgresDialect, type CompiledQuery } from 'kysely'
 import type { Duplex } from 'node:stream'
 import type pg from 'pg'
+import { corked } from '../corked.ts'
 import type { Database } from './schema.ts'
 
 export type Db = Kysely<Database>
@@ -74,7 +75,7 @@ export function transactionOn(client: pg.PoolClient): TransactionConnection {
 }
 
 function createTransactionConnection(client: pg.PoolClient): TransactionConnection {
-  const sendTogether = corked(client)
+  const sendTogether = corked((client as unknown as { connection: { stream: Duplex } }).connection.stream)
   let toBegin = false
   let unheard: Promise<unknown>[] = []
   let failure: unknown
@@ -122,22 +123,6 @@ function createTransactionConnection(client: pg.PoolClient): TransactionConnecti
       toBegin = false
       return failure
     },
-  }
-}
-
-/** Holds back what is written to the connection until this turn of the event loop is over. */
-function corked(client: pg.PoolClient): () => void {
-  const { stream } = (client as unknown as { connection: { stream: Duplex } }).connection
-  let isCorked = false
-  const uncork = () => {
-    isCorked = false
-    stream.uncork()
-  }
-  return () => {
-    if (isCorked) return
-    isCorked = true
-    stream.cork()
-    process.nextTick(uncork)
   }
 }
 
