@@ -8,6 +8,13 @@ import type { SwarmCommands } from './swarm-program.ts'
 import type { World } from './world.ts'
 
 const ROUNDS = 3
+const WARM_UP_MS = 1500
+/** Waiting before a round, as if this share of the single-row commits were jobs: more than the goal asks for. */
+const SUPPLY = 0.3
+/** Of the jobs that wait, so many are builds; the others are of runs. */
+const BUILDS = 0.2
+/** Each component is synced and deployed. */
+const JOBS_OF_COMPONENT = 2
 /** Besides the default: the baseline grows with connections, since their commits share a flush; few show a commit's own price. */
 const FEW_CONNECTIONS = 3
 
@@ -55,14 +62,12 @@ async function measureJobs(
   const baselines = [await commitRate(world, 2)]
   const rounds: Round[] = []
   for (let at = 0; at < ROUNDS; at++) {
-    const { child } = world.server
-    // Enough that neither kind runs out during the window; what is left over is there for the next round.
-    await child.call('queueBuilds', { app: load.app, component: 'web', count: 600 * load.seconds })
-    await child.call('queueRuns', { installs: load.installs, each: 3 * load.seconds })
+    await supply(world, load, baselines[0]!.perSecond)
     await connect()
-    await pause(1500)
+    await pause(WARM_UP_MS)
     rounds.push(await countJobs(world, swarm, load.seconds, `${world.poolSize}-${at}`))
     await swarm.call('disconnect')
+    await requireLeft(world)
     baselines.push(await commitRate(world, 2))
   }
   const perSecond = median(baselines.map((one) => one.perSecond))
@@ -76,6 +81,32 @@ async function measureJobs(
     goal: { least: 0.25 },
     note: noteOf(load, rounds, median(baselines.map((one) => one.cpuUs))),
   }
+}
+
+/** What is left over of the round before is there for the next. */
+async function supply(world: World, load: Load, commitsPerSecond: number): Promise<void> {
+  const { child } = world.server
+  const jobs = SUPPLY * commitsPerSecond * (load.seconds + WARM_UP_MS / 1000)
+  const left = await countLeft(world)
+  const builds = Math.ceil(jobs * BUILDS) - left.builds
+  const runs = (jobs * (1 - BUILDS)) / (load.components * JOBS_OF_COMPONENT) - left.runs
+  if (builds > 0) await child.call('queueBuilds', { app: load.app, component: 'web', count: builds })
+  const each = Math.ceil(runs / load.installs.length)
+  if (each > 0) await child.call('queueRuns', { installs: load.installs, each })
+}
+
+/** Agents that found nothing to do would have been measured, not the server. */
+async function requireLeft(world: World): Promise<void> {
+  const { runs } = await countLeft(world)
+  if (runs === 0) throw new Error('the runs were all done before the round was over: nothing was measured')
+}
+
+async function countLeft(world: World): Promise<{ builds: number; runs: number }> {
+  const { rows } = await world.db.query<{ builds: number; runs: number }>(
+    `select (select count(*) from build where status = 'queued')::int as builds,
+       (select count(*) from run where status = 'queued')::int as runs`,
+  )
+  return rows[0]!
 }
 
 async function countJobs(world: World, swarm: Swarm, seconds: number, name: string): Promise<Round> {
