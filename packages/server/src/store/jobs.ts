@@ -33,7 +33,7 @@ type ClaimedRow = {
 
 export interface Claimed {
   jobs: ClaimedJob[]
-  /** Others wait behind them. Who hears no wait is over, else one claim would follow the other for ever. */
+  /** Others wait behind them. If none does, the next jobs need not go through the queue. */
   isMore: boolean
 }
 
@@ -99,11 +99,6 @@ const fill = (template: string) => `
   replace(replace(replace(replace(replace(${template}, '@chain', coalesce(install_id, '${SERVER_CHAIN}')), '@job', id),
     '@agent', agent_id), '@digest', manifest_digest), '"@fence"', fence::text)`
 
-/**
- * Agents of one pool take turns. A session that was taken over cannot deliver any more, so it gets nothing. A job whose
- * manifest has little time left, or an old key, is left for `signStaleAgain`. One text, written once: it is what stands
- * between a job's commit and its agent.
- */
 const INTERACTIVE = `kind in (${INTERACTIVE_KINDS.map((kind) => `'${kind}'`).join(', ')})`
 
 /** The oldest of a pool, as many as there are seats. Each lane by itself: a few interactive ones behind ten thousand others have an index of their own. */
@@ -116,7 +111,7 @@ const pick = (ofSeat: string, ofJob: string) => `
       ) as free
     ) as oldest where ${ofSeat}`
 
-/** The claims of a pool behind whose jobs there are others. Those that somebody else is taking count too. */
+/** Claims of pools in which others wait behind what they get, or are just being taken by somebody else. */
 const behind = (ofSeat: string, ofJob: string) => `
     select unnest(claims) as claim from seats where ${ofSeat} and exists (
       select from job where pool = seats.pool and status = 'queued' and ${ofJob}
@@ -130,6 +125,11 @@ const LANES = [
 ] as const
 const inLanes = (part: typeof pick) => LANES.map(([ofSeat, ofJob]) => part(ofSeat, ofJob)).join(' union all ')
 
+/**
+ * Agents of one pool take turns. A session that was taken over cannot deliver any more, so it gets nothing. A job whose
+ * manifest has little time left, or an old key, is left for `signStaleAgain`. One text, written once: it is what stands
+ * between a job's commit and its agent.
+ */
 const CLAIM = `
   with claims as materialized (
     select c.n - 1 as claim, agent.id as agent_id
