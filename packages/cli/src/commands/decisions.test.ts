@@ -40,6 +40,7 @@ describe('what a person decides about a run', () => {
       step('plan:web', { status: 'succeeded', jobId: testId('job'), plan: PLAN }),
       step('approval:web', { status: 'active', dependsOn: ['plan:web'] }),
       step('approval:cron', { status: 'active', dependsOn: ['sync:cron'], asked: ASKED }),
+      step('approval:late', { dependsOn: ['sync:late', 'deploy:cron'] }),
     ],
   })
 
@@ -100,8 +101,16 @@ describe('what a person decides about a run', () => {
     expect(code).not.toBe(0)
     expect(stderr).toContain('--yes')
     expect((await tenon('runs', 'plan', RUN, 'db')).stderr).toContain(
-      'its steps: plan:web, approval:web, approval:cron',
+      'its steps: plan:web, approval:web, approval:cron, approval:late',
     )
+  })
+
+  it('is not asked before its turn, and what is in the way is named', async () => {
+    for (const command of ['plan', 'approve']) {
+      const { code, stderr } = await tenon('runs', command, RUN, 'late')
+      expect(code).not.toBe(0)
+      expect(stderr).toContain(`approval:late is pending; tenon runs show ${RUN}`)
+    }
   })
 
   it('can be no, with a reason', async () => {

@@ -9,10 +9,11 @@ export type Ahead = PlanResult | Asked
 export async function aheadOf(client: Client, run: RunView, component: string): Promise<Ahead> {
   const approval = run.steps.find(({ key }) => key === `approval:${component}`)
   if (approval?.asked) return approval.asked
-  const step = run.steps.find(({ key }) => key === `plan:${component}`)
-  const job = step?.jobId ? await client.call('jobs.get', { params: { id: step.jobId } }) : undefined
+  const planning = run.steps.find(({ key }) => key === `plan:${component}`)
+  const job = planning?.jobId ? await client.call('jobs.get', { params: { id: planning.jobId } }) : undefined
   const plan = planOf(job?.result)
   if (plan) return plan
-  const next = step ? `it is ${step.status}; tenon runs show ${run.id}` : stepsToName(run)
-  throw new CliError(EXIT.notFound, `the run has no plan of ${component}`, { next })
+  const step = planning ?? approval
+  const next = step ? `${step.key} is ${step.status}; tenon runs show ${run.id}` : stepsToName(run)
+  throw new CliError(EXIT.notFound, `there is no plan of ${component} in this run`, { next })
 }
