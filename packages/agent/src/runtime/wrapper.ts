@@ -20,7 +20,9 @@ export interface WrapperParts {
  * and the grace, and says how it ended. Its end takes every process of the container with it.
  * It must be process 1: its `kill -1` reaches everything else that it can see.
  *
- * The trap comes after the fork: a shell that was forked with a trap and did not yet exec would swallow the signal.
+ * The clocks come first: a program that takes every process at once must not leave none for them. The trap comes after
+ * the fork: a shell that was forked with a trap and did not yet exec would swallow the signal. So the clock of the time
+ * limit strikes twice, should the first stroke come before the trap.
  * Limits of the shell and not of the engine's spec: Podman adds some of its own there that a host may not allow.
  * A SIGTERM before the trap is lost (this is process 1), so the file that comes with it is looked at once after.
  */
@@ -48,6 +50,8 @@ unset PWD OLDPWD
 tenon_cause=none tenon_again= tenon_oom=0
 tenon_say ready
 
+(sleep "$tenon_limit" && kill -USR1 1 && sleep 1 && kill -USR1 1) &
+(sleep "$tenon_end" && kill -KILL -1) &
 (exec "$@") &
 tenon_main=$!
 tenon_stop() {
@@ -61,8 +65,6 @@ tenon_stop() {
 }
 trap 'tenon_stop timeout' USR1
 trap 'tenon_stop stopped' TERM
-(sleep "$tenon_limit" && kill -USR1 1) &
-(sleep "$tenon_end" && kill -KILL -1) &
 [ -s ${parts.stop} ] && tenon_stop stopped
 
 wait "$tenon_main"; tenon_code=$?
