@@ -241,6 +241,25 @@ describe('a refusal', () => {
   })
 })
 
+describe('a job that is held and has not begun', () => {
+  it('is not refused by a changed copy of its manifest', async () => {
+    await startAgent({ slots: 1 })
+    const first = server.manifest({}, { untilReleased: true })
+    const second = server.manifest()
+    server.assign(first)
+    await server.heard('job.started', first.jobId)
+    server.assign(second)
+    await server.heard('job.accepted', second.jobId)
+    const document = server.sign(second)
+    const text = document.text.replace('"cpus":1', '"cpus":9')
+    server.send({ type: 'job.assign', manifest: { ...document, text } })
+    await waitUntil('both answers', () => server.all('job.accepted').length === 3)
+    runtime.release(first.jobId)
+    expect((await server.heard('job.finished', second.jobId)).report).toMatchObject({ outcome: 'succeeded' })
+    expect(server.all('job.refused')).toEqual([])
+  })
+})
+
 describe('after a restart', () => {
   it('a running job is re-attached and reported once, its log without gaps', async () => {
     const first = await startAgent()

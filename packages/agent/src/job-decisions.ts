@@ -45,7 +45,7 @@ export function decideAssign(check: AssignCheck): AssignVerdict {
   const { document, keys, serverId, target, nowMs, skewMs } = check
   const common = { keys, serverId, target, nowMs, skewMs, verify }
   const verdict = checkManifest({ document, context: 'job-manifest/1', ...common }, parseManifest)
-  if (!verdict.ok) return { type: 'refuse', ...namedJob(document.text), ...verdict }
+  if (!verdict.ok) return unread(check, verdict)
   const { jobId, fence } = verdict.manifest
   const held = check.state.jobs.get(jobId)
   if (held?.fence === fence && held.document.text === document.text) return { type: 'again', jobId, fence }
@@ -62,6 +62,18 @@ export function decideAssign(check: AssignCheck): AssignVerdict {
     return { type: 'refuse', jobId, fence, code: 'policy', message }
   }
   return { type: 'accept', manifest: verdict.manifest, supersedes: held }
+}
+
+/**
+ * A job that is held and has not begun is not refused by a bad copy of its manifest: the server would take it for ended.
+ * Once it runs, the server knows that, and keeps the refusal for the audit alone.
+ */
+function unread({ document, state }: AssignCheck, refusal: Pick<Refusal, 'code' | 'message'>): AssignVerdict {
+  const { jobId, fence } = namedJob(document.text)
+  const held = jobId === undefined ? undefined : state.jobs.get(jobId)
+  if (jobId !== undefined && held?.fence === fence && held.startedAt === null)
+    return { type: 'again', jobId, fence }
+  return { type: 'refuse', jobId, fence, code: refusal.code, message: refusal.message }
 }
 
 export function parseManifest(value: unknown): JobManifest | undefined {
