@@ -1,6 +1,7 @@
 import { MAX_CONTROL_FRAME } from '@tenon/protocol'
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { WebSocketServer } from 'ws'
 import type { Context } from '../context.ts'
 import { corked } from '../corked.ts'
@@ -34,6 +35,8 @@ export function createUpgrader(context: Context, sessions: Sessions) {
       )
     },
     async close(): Promise<void> {
+      // What was said last is still on its way out.
+      await nextTurn()
       for (const ws of server.clients) ws.terminate()
       await new Promise<void>((resolve) => server.close(() => resolve()))
     },

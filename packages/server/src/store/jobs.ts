@@ -126,7 +126,7 @@ const LANES = [
 const inLanes = (part: typeof pick) => LANES.map(([ofSeat, ofJob]) => part(ofSeat, ofJob)).join(' union all ')
 
 /**
- * Agents of one pool take turns. A session that was taken over cannot deliver any more, so it gets nothing. A job whose
+ * Agents of one pool take turns. A session that was taken over cannot deliver any more, so it has no seat. A job whose
  * manifest has little time left, or an old key, is left for `signStaleAgain`. One text, written once: it is what stands
  * between a job's commit and its agent.
  */
@@ -138,7 +138,10 @@ const CLAIM = `
       select id, session_id from agent where id = any($1::text[]) and status = 'enrolled' order by id for share
     ) as agent on agent.id = c.agent_id and agent.session_id = c.session_id
   ), seats as materialized (
-    select pool, string_to_array(claims, ' ')::int[] as claims, lane
+    select pool, lane, array(
+      select claims.claim from unnest(string_to_array(s.claims, ' ')::int[]) with ordinality as c(claim, n)
+      join claims on claims.claim = c.claim order by c.n
+    ) as claims
     from unnest($3::text[], $4::text[], $11::text[]) as s(pool, claims, lane)
   ), picked as materialized (${inLanes(pick)}
   ), claimed as (
