@@ -105,6 +105,13 @@ describe('the pace of a run', () => {
     })
   })
 
+  it('lets what waits for a person take no place from what can work', () => {
+    const some = steps({ isIdle: true }, {}, { isIdle: true }, {}, { status: 'active', isIdle: true })
+    expect(advanceRun(some, false, { nowMs: 0, atOnce: 1 }).start).toEqual(['s0', 's1', 's2'])
+    const full = steps({ status: 'active' }, {}, { isIdle: true })
+    expect(advanceRun(full, false, { nowMs: 0, atOnce: 1 }).start).toEqual(['s2'])
+  })
+
   it('waits for the time of a step that is tried again, and the run with it', () => {
     const waiting = steps({ notBeforeMs: 10 }, { dependsOn: ['s0'] })
     expect(advanceRun(waiting, false, { nowMs: 9, atOnce: 9 })).toEqual({

@@ -13,7 +13,7 @@ export interface StepState {
 }
 
 export interface Advance {
-  /** Steps whose dependencies are all done, as many as may run at once. */
+  /** Steps whose dependencies are all done: all that wait for a person, and of the others as many as may run at once. */
   start: string[]
   /** Steps that can never start in a run that ended. */
   cancel: string[]
@@ -41,8 +41,9 @@ export function advanceRun(
   const ready = cancelRequested ? [] : pending.filter((s) => s.dependsOn.every(isDone))
   const active = steps.filter((s) => s.status === 'active')
   const busy = active.filter((s) => s.isIdle !== true).length
-  const due = ready.filter((s) => (s.notBeforeMs ?? 0) <= nowMs).map((s) => s.key)
-  const start = due.slice(0, Math.max(0, atOnce - busy))
+  const due = ready.filter((s) => (s.notBeforeMs ?? 0) <= nowMs)
+  let places = atOnce - busy
+  const start = due.filter((s) => s.isIdle === true || places-- > 0).map((s) => s.key)
   if (ready.length > 0 || active.length > 0) return { start, cancel: [], end: undefined }
   return { start, cancel: pending.map((s) => s.key), end: endOf(steps, cancelRequested) }
 }

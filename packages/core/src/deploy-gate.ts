@@ -78,9 +78,9 @@ export function passGate({ deploy, steps, plannedOf, approvedOf, madeOf, approva
   const approved = guards.find(({ kind }) => kind === 'approval')
   if (plan && plannedOf === undefined) return { go: false, do: 'repeat', why: `${plan.key} made no plan` }
   if (plan && plannedOf !== madeOf)
-    return { go: false, do: 'repeat', why: 'inputs or configuration changed after the plan was made' }
+    return { go: false, do: 'repeat', why: 'inputs, configuration or plugin changed after the plan was made' }
   if (!plan && approved && approvedOf !== madeOf)
-    return { go: false, do: 'repeat', why: 'inputs or configuration changed after it was approved' }
+    return { go: false, do: 'repeat', why: 'inputs, configuration or plugin changed after it was approved' }
   if (approval === 'prompt' && !approved)
     return { go: false, do: 'ask', why: 'the install asks for approval since this run was decided' }
   return { go: true }

@@ -103,12 +103,12 @@ export const installView = z.object({
 
 /** What somebody is asked about where no plan says it. */
 export const asked = z.object({
-  /** Of the artifact, the configuration, and the inputs and overrides it reads. Whoever approves names it. */
+  /** Of the artifact, the plugin, the configuration, and all inputs and overrides. Whoever approves names it. */
   digest,
   artifact: z.object({ repository: z.string(), digest }),
-  /** The artifact that is there now; null: the component is not there. */
+  /** The artifact that was deployed last; null: none is known to be there. */
   replaces: digest.nullable(),
-  /** The configuration, inputs or overrides are not those of the last deploy. */
+  /** The configuration, inputs or overrides are not those of the last deploy that ended well. */
   configChanges: z.boolean(),
 })
 export type Asked = z.infer<typeof asked>

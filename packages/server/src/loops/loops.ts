@@ -92,6 +92,9 @@ async function retryDueSteps(context: Context): Promise<void> {
   for (const { run_id } of due) {
     await transact(context, async (tx) => {
       const run = await lockRun(tx, run_id)
+      // From here on they wait for their turn alone, which may be for a person: nobody needs to look again.
+      tx.write(sql`
+        update step set not_before = null where run_id = ${run_id} and status = 'pending' and not_before <= ${at}`)
       if (run) await advance(context, tx, run)
     })
   }

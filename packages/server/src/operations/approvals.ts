@@ -1,17 +1,18 @@
-import { SERVER_CHAIN } from '@tenon/core'
+import { canonicalText, deployBehind, SERVER_CHAIN, type JobManifest } from '@tenon/core'
 import type { Asked } from '@tenon/protocol'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
-import { digestOfConfig } from './component-config.ts'
-import { madeOf } from './deploy-gate.ts'
+import { appliedConfig, loadSteps, madeOf } from './deploy-gate.ts'
 import { planJobOfStep } from './manifests.ts'
 import { settingsOf } from './settle-plans.ts'
 import { loadGround, planKey, subjectOf, type Ground, type StartingStep } from './step-ground.ts'
 
 /** `asked` is null where a plan is what somebody must see. */
-type Opening = { status: 'active'; asked: Asked | null } | { status: 'succeeded' | 'failed'; message: string }
+type Opening =
+  | { status: 'active'; asked: Asked | null }
+  | { status: 'succeeded' | 'failed' | 'skipped'; message: string }
 
 /** What nobody needs to see is approved at once; the others wait. Answers the runs that may go on. */
 export async function startApprovals(
@@ -20,11 +21,17 @@ export async function startApprovals(
   waits: readonly StartingStep[],
 ): Promise<string[]> {
   const deploys = waits.map(({ run, step }) => ({ run, step: { ...step, kind: 'deploy' as const } }))
-  const [ground, there] = await Promise.all([loadGround(tx, deploys), loadThere(tx, deploys)])
+  const [ground, there, needed] = await Promise.all([
+    loadGround(tx, deploys),
+    loadThere(tx, deploys),
+    loadNeeded(tx, waits),
+  ])
   const over: string[] = []
   for (const deploy of deploys) {
     const { run, step } = deploy
-    const opening = openingOf(ground, deploy, there.get(`${run.install_id}/${step.component}`))
+    const opening: Opening = needed.has(step.id)
+      ? openingOf(ground, deploy, there.get(`${run.install_id}/${step.component}`))
+      : { status: 'skipped', message: 'its deploy is left out' }
     const isOver = opening.status !== 'active'
     await tx.db
       .updateTable('step')
@@ -51,18 +58,42 @@ export async function startApprovals(
   return over
 }
 
-interface There {
-  artifact_digest: string
-  config_digest: string | null
+/** The approvals that a deploy still waits for. */
+async function loadNeeded(tx: Tx, waits: readonly StartingStep[]): Promise<Set<string>> {
+  const steps = await loadSteps(tx, [...new Set(waits.map(({ run }) => run.id))])
+  const needed = waits.filter(({ run, step: { id } }) => {
+    const own = steps.filter(({ runId }) => runId === run.id)
+    return (
+      deployBehind(
+        own.find((each) => each.id === id)!,
+        own,
+      ) !== undefined
+    )
+  })
+  return new Set(needed.map(({ step }) => step.id))
 }
 
-/** What of these components is on their installs now. */
+/** The last deploy that ended well. */
+interface There {
+  artifact_digest: string
+  manifest: string
+}
+
+/** What of these components is on their installs now, as far as it is known to be there. */
 async function loadThere(tx: Tx, deploys: readonly StartingStep[]): Promise<Map<string, There>> {
   const { rows } = await sql<There & { install_id: string; component: string }>`
-    select c.install_id, c.component, c.artifact_digest, c.config_digest
+    select c.install_id, c.component, good.artifact_digest, good.manifest
     from unnest(${deploys.map(({ run }) => run.install_id)}::text[], ${deploys.map(({ step }) => step.component)}::text[])
       as d(install_id, component)
-    join install_component as c on c.install_id = d.install_id and c.component = d.component`.execute(tx.db)
+    join install_component as c on c.install_id = d.install_id and c.component = d.component
+    cross join lateral (
+      select deploy.artifact_digest, job.manifest from deploy
+      join step on step.run_id = deploy.run_id and step.component = deploy.component and step.kind = 'deploy'
+      join job on job.id = step.job_id
+      where deploy.install_id = c.install_id and deploy.component = c.component and deploy.status = 'succeeded'
+      order by deploy.id desc limit 1
+    ) as good
+    where c.deployed_at is not null`.execute(tx.db)
   return new Map(rows.map((row) => [`${row.install_id}/${row.component}`, row]))
 }
 
@@ -87,11 +118,16 @@ function askAbout(ground: Ground, deploy: StartingStep, there: There | undefined
       digest: madeOf(operation),
       artifact: subject.artifact!,
       replaces: there?.artifact_digest ?? null,
-      configChanges: there?.config_digest !== digestOfConfig(operation.config),
+      configChanges: configOf(there) !== canonicalText(appliedConfig(operation)),
     }
     return { status: 'active', asked }
   } catch (error) {
     if (!(error instanceof ApiFailure)) throw error
     return { status: 'failed', message: error.message }
   }
+}
+
+function configOf(there: There | undefined): string | undefined {
+  const [operation] = there ? (JSON.parse(there.manifest) as JobManifest).operations : []
+  return operation && canonicalText(appliedConfig(operation))
 }

@@ -285,6 +285,86 @@ describe('no deploy runs past the plan, the approval or the action before it:', 
     expect(deploys()[0]?.operations[0]?.config).toMatchObject({ inputs: { size: 2 } })
   })
 
+  it('what makes no plans is asked about again for inputs that no template names, since it may read them all', async () => {
+    w = await plannedWorld(server, [component('db')], { inputs: [SIZE] })
+    await w.prompt()
+    const { id } = await w.deploy()
+    await runs.waitFor(id, 'approval:db', 'active')
+    const params = { ref: w.name }
+    await server.client.call('installs.update', { params, body: { inputs: { size: 2 }, deploy: false } })
+    await runs.approve(id, 'approval:db')
+    const { asked } = await runs.waitFor(id, 'approval:db', 'active')
+    expect(deploys()).toHaveLength(0)
+    expect(asked).toMatchObject({ configChanges: true })
+    w.answer(only('deploy', broken))
+    await runs.approve(id, 'approval:db')
+    expect(await runs.statuses(id)).toMatchObject({ 'deploy:db': 'failed' })
+    w.answer(() => ({}))
+    await runs.on('retry', id, 'deploy:db')
+    // What failed is not there: it differs from what was deployed last as much as before.
+    expect((await runs.waitFor(id, 'approval:db', 'active')).asked).toEqual(asked)
+    await runs.approve(id, 'approval:db')
+    expect(await runs.statuses(id)).toMatchObject({ 'deploy:db': 'succeeded' })
+    const next = await w.deploy()
+    const { asked: after } = await runs.waitFor(next.id, 'approval:db', 'active')
+    expect(after).toMatchObject({ configChanges: false })
+    await runs.reject(next.id, 'approval:db')
+  })
+
+  it('a new plugin is brought there, and asked about, before it deploys what was approved with another', async () => {
+    w = await plannedWorld(server, [component('db')])
+    await w.prompt()
+    const { id } = await w.deploy()
+    await runs.waitFor(id, 'approval:db', 'active')
+    const db = server.context.db.updateTable('plugin').where('name', '=', 'script')
+    const before = await server.context.db
+      .selectFrom('plugin')
+      .select('digest')
+      .where('name', '=', 'script')
+      .executeTakeFirstOrThrow()
+    try {
+      await db.set({ digest: NEWER }).execute()
+      await runs.approve(id, 'approval:db')
+      await runs.waitFor(id, 'approval:db', 'active')
+      expect(deploys()).toHaveLength(0)
+      const syncs = w.seen.filter((m) => m.kind === 'sync')
+      expect(syncs.at(-1)?.operations[0]?.artifacts).toContainEqual(
+        expect.objectContaining({ name: 'plugin', digest: NEWER }),
+      )
+      await runs.approve(id, 'approval:db')
+      expect(await runs.statuses(id)).toMatchObject({ 'deploy:db': 'succeeded' })
+      expect(deploys()[0]?.operations[0]?.plugin.digest).toBe(NEWER)
+    } finally {
+      await db.set(before).execute()
+    }
+  })
+
+  it('nobody is asked about a deploy that is left out', async () => {
+    w = await plannedWorld(server, [component('db'), component('web', ['db'])])
+    await w.prompt()
+    const { id } = await w.deploy()
+    await runs.waitFor(id, 'approval:db', 'active')
+    await runs.on('skip', id, 'deploy:db')
+    await runs.on('skip', id, 'deploy:web')
+    expect((await ended(server.client, id)).status).toBe('succeeded')
+    expect(await runs.statuses(id)).toMatchObject({ 'approval:db': 'skipped', 'approval:web': 'skipped' })
+  })
+
+  it('a retry whose time has come and that waits for somebody is not looked at again and again', async () => {
+    w = await plannedWorld(server, [{ ...component('db'), settings: { maxAutoRetries: 1 } }])
+    await w.prompt()
+    const { id } = await w.deploy()
+    await runs.waitFor(id, 'approval:db', 'active')
+    w.answer(only('deploy', { ...broken, result: {} }))
+    await runs.approve(id, 'approval:db')
+    await until('the retry', async () => (await runs.stepOf(id, 'deploy:db')).notBefore !== null)
+    w.answer(() => ({}))
+    await runs.waitFor(id, 'approval:db', 'active')
+    expect((await runs.stepOf(id, 'deploy:db')).notBefore).toBeNull()
+    await runs.approve(id, 'approval:db')
+    expect(await runs.statuses(id)).toMatchObject({ 'deploy:db': 'succeeded' })
+  })
+
   it('what makes no plans is asked about also when approvals are asked for after the run was decided', async () => {
     w = await plannedWorld(server, [component('db')], PRE_DEPLOY)
     await w.prompt()

@@ -18,7 +18,6 @@ import type { Context } from '../context.ts'
 import { sha256 } from '../crypto.ts'
 import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
-import { digestOfConfig } from './component-config.ts'
 import { planKey } from './step-ground.ts'
 
 export interface RunStep extends GateStep {
@@ -123,7 +122,9 @@ export async function throughGate<S extends Starting>(
     held.add(one)
     waitForGuards(tx, deploy, own)
     if (verdict.do === 'wait') continue
-    if (verdict.do === 'repeat') reopen(tx, repeatedWith(deploy, own), null)
+    // What it is made of now may not be in the install registry yet.
+    const isSync = ({ kind, component }: RunStep) => kind === 'sync' && component === step.component
+    if (verdict.do === 'repeat') reopen(tx, [...own.filter(isSync), ...repeatedWith(deploy, own)], null)
     else askFirst(context, tx, deploy, own)
     tx.audit(run.install_id, {
       actor: { type: 'server', id: context.serverId },
@@ -186,7 +187,18 @@ async function loadPlanned(tx: Tx, runIds: readonly string[]): Promise<Map<strin
   )
 }
 
-/** Names what a plan or a deploy applies: the artifact, the configuration, and the inputs and overrides it reads. */
-export function madeOf({ artifacts, config }: ManifestOperation): string {
-  return documentDigest(canonicalText({ artifacts, config: digestOfConfig(config) } as never), sha256)
+/**
+ * Names what a plan or a deploy applies: artifact, plugin, and all that is told to it. Every input is part of it: a
+ * plugin of a vendor's own, or a script, reads also those that no template names.
+ */
+export function madeOf(operation: ManifestOperation): string {
+  const { artifacts, plugin } = operation
+  const made = { artifacts, plugin: plugin.digest, config: appliedConfig(operation) }
+  return documentDigest(canonicalText(made), sha256)
+}
+
+/** Of what a job is told, what people set. */
+export function appliedConfig({ config }: ManifestOperation) {
+  const { component, inputs, overrides } = config
+  return { component, inputs, overrides }
 }

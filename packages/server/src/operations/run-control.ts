@@ -94,10 +94,23 @@ export async function skipStep(
       throw wrongState(step, 'only one that waits or has failed is skipped')
     await requireGateKept(tx, runId, stepId, 'skipped')
     await endStep(tx, step, 'skipped', `skipped by ${caller.name}`)
+    if (step.kind === 'deploy') await withdrawQuestion(tx, step)
     await repeatSteps(tx, runId, ({ status }) => status === 'canceled')
     auditStep(tx, run, step, caller, 'step.skipped', {})
     await goOn(context, tx, run)
   })
+}
+
+/** Nobody needs to decide about what is left out: the approval is looked at once more, and ends by itself. */
+async function withdrawQuestion(tx: Tx, deploy: Step): Promise<void> {
+  await tx.db
+    .updateTable('step')
+    .set({ status: 'pending', asked: null })
+    .where('run_id', '=', deploy.run_id)
+    .where('component', '=', deploy.component)
+    .where('kind', '=', 'approval')
+    .where('status', '=', 'active')
+    .execute()
 }
 
 export async function cancelStep(
