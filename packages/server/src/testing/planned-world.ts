@@ -18,6 +18,27 @@ export const action = (name: string, triggers: NonNullable<App['actions']>[numbe
   steps: [{ name: 'say', inlineContents: 'echo {{ .nuon.components.db.outputs.url }}' }],
 })
 
+export const NEWER = `sha256:${'d'.repeat(64)}`
+export const PRE_DEPLOY: Partial<App> = {
+  actions: [action('check', [{ type: 'pre-deploy-component', component: 'db' }])],
+}
+export const SIZE: NonNullable<App['inputs']>[number] = {
+  name: 'size',
+  displayName: '',
+  description: '',
+  group: '',
+  type: 'number',
+  default: 1,
+  required: false,
+  internal: false,
+  sensitive: false,
+  userConfigurable: true,
+}
+/** A report that nobody tries again by himself. */
+export const broken = { outcome: 'failed', reason: 'exit', exitCode: 1, result: { final: true } } as const
+export const only = (kind: JobManifest['kind'], report: object) => (m: JobManifest) =>
+  m.kind === kind ? report : {}
+
 export type PlannedWorld = Awaited<ReturnType<typeof plannedWorld>>
 
 let count = 0
