@@ -9,6 +9,7 @@ import { createAgent, type Agent } from './agent.ts'
 import type { AgentConfig } from './config.ts'
 import { createFakeMemory } from './runtime/fake/store.ts'
 import { createFakeRuntime, type FakeRuntime } from './runtime/fake.ts'
+import { configOf } from './testing/agent-config.ts'
 import { ContractServer, newId } from './testing/contract-server.ts'
 import { waitUntil } from './testing/wait-until.ts'
 
@@ -31,32 +32,15 @@ afterEach(async () => {
   await rm(dir, { recursive: true, force: true })
 })
 
-function config(changes: Partial<AgentConfig> = {}): AgentConfig {
-  return {
-    serverUrl: server.url,
-    dir: path.join(dir, 'agent'),
-    joinToken: { value: server.joinToken },
-    runtime: 'fake',
-    slots: 2,
-    registry: undefined,
-    hostSocket: undefined,
-    lentPaths: [],
-    toolPaths: [],
-    jobKubeconfig: undefined,
-    storeKeyFile: path.join(dir, 'store.key'),
-    programs: '/programs',
-    proxy: { httpsProxy: undefined, httpProxy: undefined, noProxy: undefined },
-    logLevel: 'silent',
-    maxLogBytes: 1_000_000,
-    clockSkewMs: 300_000,
-    ...changes,
-  }
-}
-
 async function startAgent(changes: Partial<AgentConfig> = {}, sessions = 1): Promise<Agent> {
   runtime = createFakeRuntime({ memory })
   const level = process.env['TEST_LOG'] ?? 'silent'
-  const agent = createAgent({ config: config(changes), runtime, log: pino({ level }), random: () => 0.01 })
+  const agent = createAgent({
+    config: configOf(server, dir, changes),
+    runtime,
+    log: pino({ level }),
+    random: () => 0.01,
+  })
   agents.push(agent)
   await agent.start()
   if (sessions > 0) await server.session(sessions)
