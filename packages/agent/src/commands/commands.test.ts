@@ -5,12 +5,12 @@ import path from 'node:path'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createAgent, type Agent } from '../agent.ts'
-import type { AgentConfig } from '../config.ts'
 import { lockFolder } from '../folder-lock.ts'
 import type { AgentStatus } from '../owner/desk.ts'
 import { createFakeRuntime } from '../runtime/fake.ts'
 import { openInstallStore } from '../store/file-store.ts'
 import { loadStoreKey } from '../store/store-key.ts'
+import { configOf } from '../testing/agent-config.ts'
 import { ContractServer, newId } from '../testing/contract-server.ts'
 import { runAgentCommand as run, type Ran } from '../testing/run-command.ts'
 import { waitUntil } from '../testing/wait-until.ts'
@@ -33,24 +33,7 @@ afterEach(async () => {
 })
 
 function makeAgent(folder: string): Agent {
-  const config: AgentConfig = {
-    serverUrl: server.url,
-    dir: folder,
-    joinToken: { value: server.joinToken },
-    runtime: 'fake',
-    slots: 2,
-    registry: undefined,
-    hostSocket: undefined,
-    lentPaths: [],
-    toolPaths: [],
-    jobKubeconfig: undefined,
-    storeKeyFile: path.join(folder, 'store.key'),
-    programs: '/programs',
-    proxy: { httpsProxy: undefined, httpProxy: undefined, noProxy: undefined },
-    logLevel: 'silent',
-    maxLogBytes: 1_000_000,
-    clockSkewMs: 300_000,
-  }
+  const config = configOf(server, folder, { dir: folder })
   const log = pino({ level: 'silent' })
   const agent = createAgent({
     config,

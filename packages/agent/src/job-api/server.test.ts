@@ -9,6 +9,7 @@ import { createAgent, type Agent } from '../agent.ts'
 import { sha256 } from '../crypto.ts'
 import { createFakeRuntime } from '../runtime/fake.ts'
 import type { JobSpec, Runtime } from '../runtime/runtime.ts'
+import { configOf } from '../testing/agent-config.ts'
 import { ContractServer } from '../testing/contract-server.ts'
 import { waitUntil } from '../testing/wait-until.ts'
 import { chooseFolder } from './socket-folder.ts'
@@ -56,24 +57,11 @@ async function startAgent(withRegistry = false): Promise<void> {
   const { port } = registry.address() as { port: number }
   const settings = { url: `http://127.0.0.1:${port}`, keyFile: path.join(dir, 'registry.key') }
   agent = createAgent({
-    config: {
-      serverUrl: server.url,
-      dir: path.join(dir, 'agent'),
-      joinToken: { value: server.joinToken },
-      runtime: 'fake',
+    config: configOf(server, dir, {
       slots: 4,
       registry: withRegistry ? settings : undefined,
       hostSocket: '/run/host/host.sock',
-      lentPaths: [],
-      toolPaths: [],
-      jobKubeconfig: undefined,
-      storeKeyFile: path.join(dir, 'store.key'),
-      programs: '/programs',
-      proxy: { httpsProxy: undefined, httpProxy: undefined, noProxy: undefined },
-      logLevel: 'silent',
-      maxLogBytes: 1_000_000,
-      clockSkewMs: 300_000,
-    },
+    }),
     runtime: { ...fake, start },
     log: pino({ level: 'silent' }),
     random: () => 0.01,

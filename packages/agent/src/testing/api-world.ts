@@ -9,6 +9,7 @@ import type { AgentConfig } from '../config.ts'
 import { createFakeMemory } from '../runtime/fake/store.ts'
 import { createFakeRuntime, type FakeRuntime } from '../runtime/fake.ts'
 import type { JobSpec } from '../runtime/runtime.ts'
+import { configOf } from './agent-config.ts'
 import { ContractServer } from './contract-server.ts'
 import { waitUntil } from './wait-until.ts'
 
@@ -52,25 +53,7 @@ export class ApiWorld {
     const sessions = this.server.sessions
     this.runtime = createFakeRuntime({ memory: this.#memory })
     const { runtime } = this
-    const config: AgentConfig = {
-      serverUrl: this.server.url,
-      dir: this.agentDir,
-      joinToken: { value: this.server.joinToken },
-      runtime: 'fake',
-      slots: 4,
-      registry: undefined,
-      hostSocket: undefined,
-      lentPaths: [],
-      toolPaths: [],
-      jobKubeconfig: undefined,
-      storeKeyFile: path.join(this.dir, 'store.key'),
-      programs: '/programs',
-      proxy: { httpsProxy: undefined, httpProxy: undefined, noProxy: undefined },
-      logLevel: 'silent',
-      maxLogBytes: 1_000_000,
-      clockSkewMs: 300_000,
-      ...changes,
-    }
+    const config = configOf(this.server, this.dir, { dir: this.agentDir, slots: 4, ...changes })
     const start: FakeRuntime['start'] = (spec) => {
       this.#specs.set(`${spec.jobId}/${spec.fence}`, spec)
       return runtime.start(spec)
