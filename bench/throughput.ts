@@ -9,8 +9,8 @@ import type { World } from './world.ts'
 
 const ROUNDS = 3
 const WARM_UP_MS = 1500
-/** Waiting before a round, as if this share of the single-row commits were jobs: more than the goal asks for. */
-const SUPPLY = 0.3
+/** Waiting before a round, as if this share of the single-row commits were jobs: twice what the goal asks for. */
+const SUPPLY = 0.5
 /** Of the jobs that wait, so many are builds; the others are of runs. */
 const BUILDS = 0.2
 /** Each component is synced and deployed. */
