@@ -4,6 +4,7 @@ import { constants } from 'node:os'
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { z } from 'zod'
+import { pause } from '../../pause.ts'
 import { createExecOutput } from '../exec-output.ts'
 import { readJson } from '../job-files.ts'
 import { ExecError } from '../runtime.ts'
@@ -27,17 +28,29 @@ export async function execInJob(
   options: ExecOptions,
 ): Promise<JobExec> {
   const record = await readRecord(folder)
-  const pid = record && (await programPid(folder, record))
-  const env = pid === undefined ? undefined : environmentOf(pid)
-  if (record === undefined || pid === undefined || env === undefined) {
-    throw new ExecError('no_job', 'No such job runs.')
-  }
+  const program = record && (await findProgram(folder, record, options.signal))
+  if (record === undefined || program === undefined) throw new ExecError('no_job', 'No such job runs.')
+  const { pid, env } = program
   const enter = ['/bin/sh', '-c', ENTER, 'tenon-exec', ...command]
   const inside = record.confined ? [...(await walls(pid)), ...enter] : enter
   const whole = options.tty ? await onTerminal(inside) : inside
   const join = ['-c', JOIN, 'tenon-exec', String(record.cgroup.length), ...record.cgroup, ...whole]
   const child = spawn('/bin/sh', join, { env, detached: true, stdio: 'pipe', cwd: '/' })
   return connect(child, options)
+}
+
+/** Whom it started, the launcher writes down a moment after that one has said that it is ready. */
+const WRITTEN_WITHIN_MS = 2000
+const LOOK_MS = 10
+
+async function findProgram(folder: JobFolder, record: JobRecord, signal: AbortSignal) {
+  for (let waited = 0; ; waited += LOOK_MS) {
+    const pid = await programPid(folder, record)
+    const env = pid === undefined ? undefined : environmentOf(pid)
+    if (pid !== undefined && env !== undefined) return { pid, env }
+    if (waited >= WRITTEN_WITHIN_MS || signal.aborted) return undefined
+    await pause(LOOK_MS, signal)
+  }
 }
 
 const infoSchema = z.object({ 'child-pid': z.number().int().positive() })
