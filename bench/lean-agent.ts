@@ -1,8 +1,8 @@
-import { documentDigest, signingBytes, type JobManifest } from '@tenon/core'
-import type { JobReport, ServerFrame } from '@tenon/protocol'
+import { documentDigest, FEATURE_NAMES, keptManifest, type JobManifest } from '@tenon/core'
+import { PRODUCT_VERSION, type JobReport, type ServerFrame } from '@tenon/protocol'
 import type { Logger } from 'pino'
 import { createChannel, type Channel, type SigningKey } from '../packages/agent/src/index.ts'
-import { sha256 } from '../packages/agent/src/crypto.ts'
+import { sha256, signerOf } from '../packages/agent/src/crypto.ts'
 
 /** What the server must know of an agent beforehand, and what the agent must know of the server. */
 export interface Identity {
@@ -35,17 +35,19 @@ export function createLeanAgent(
   log: Logger,
 ): Channel {
   const running = new Map<string, string>()
+  const sign = signerOf(key)
   const channel: Channel = createChannel({
     serverUrl: server.url,
     agentId: identity.agentId,
     serverId: server.serverId,
     bootCounter: 1,
     bootId: identity.agentId,
-    sign: key.sign,
+    sign,
     keys: () => server.keys,
     onKeys: async () => undefined,
     hello: () => ({
-      version: '0.1.0',
+      version: PRODUCT_VERSION,
+      features: FEATURE_NAMES,
       runtime: { name: 'fake', confinement: 'none', warnings: [] },
       slots: identity.slots,
       inventory: [],
@@ -69,13 +71,13 @@ export function createLeanAgent(
     }
     if (frame.type !== 'job.assign') return
     ears.assigned(identity.pool)
-    const manifest = JSON.parse(frame.manifest.text) as JobManifest
+    const manifest = keptManifest(frame.manifest.text)
     const { jobId, fence } = manifest
     running.set(jobId, manifest.kind)
     channel.send({ type: 'job.accepted', jobId, fence })
     channel.send({ type: 'job.started', jobId, fence, at: new Date().toISOString(), confinement: 'none' })
     const report = reportOf(identity.agentId, manifest, frame.manifest.text)
-    channel.send({ type: 'job.finished', report, signature: key.sign(signingBytes('job-report/1', report)) })
+    channel.send({ type: 'job.finished', jobId, fence, report: sign('job-report/1', report) })
   }
   return channel
 }

@@ -10,6 +10,7 @@ import { capacityOf, type AgentConfig } from './config.ts'
 import { CredentialDesk } from './credentials.ts'
 import { enrol } from './enrol.ts'
 import { AgentError, messageOf } from './errors.ts'
+import { signerOf } from './crypto.ts'
 import { EventOutbox } from './event-outbox.ts'
 import { EXIT, exitCodeOf, type ExitCode } from './exit-codes.ts'
 import { lockFolder } from './folder-lock.ts'
@@ -194,11 +195,12 @@ class RunningAgent implements Agent {
       },
       log: this.#log,
     })
-    const events = new EventOutbox({ agentId, journal, state, sign: key.sign, clock, send })
+    const sign = signerOf(key)
+    const events = new EventOutbox({ agentId, journal, state, sign, clock, send })
     const runner = new JobRunner({
       agentId,
       serverId,
-      sign: key.sign,
+      sign,
       journal,
       state,
       runtime,
@@ -261,7 +263,7 @@ class RunningAgent implements Agent {
       serverId: identity.serverId,
       bootCounter: identity.bootCounter,
       bootId: identity.bootId,
-      sign: identity.key.sign,
+      sign: signerOf(identity.key),
       keys: () => identity.pinnedKeys,
       onKeys: (keys) => identity.pin(keys),
       hello: () => session.hello(),

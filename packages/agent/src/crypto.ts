@@ -8,7 +8,14 @@ import {
   verify as cryptoVerify,
   type KeyObject,
 } from 'node:crypto'
-import type { Sha256, Sign, Verify } from '@tenon/core'
+import {
+  signDocument,
+  type Sha256,
+  type Sign,
+  type SignedDocument,
+  type SigningContext,
+  type Verify,
+} from '@tenon/core'
 
 export const sha256: Sha256 = (bytes) => createHash('sha256').update(bytes).digest('hex')
 
@@ -41,6 +48,14 @@ export function loadSigningKey(pem: string): SigningKey {
 /** SHA-256 of the DER bytes: what a join token carries of the server's key. */
 export function fingerprint(publicKey: string): string {
   return sha256(Buffer.from(publicKey, 'base64'))
+}
+
+/** The agent's word, in the form in which it travels. */
+export type SignText = (context: SigningContext, value: object) => SignedDocument
+
+export function signerOf(key: Pick<SigningKey, 'publicKey' | 'sign'>): SignText {
+  const keyId = fingerprint(key.publicKey)
+  return (context, value) => signDocument(context, value, keyId, key.sign)
 }
 
 export function equalInConstantTime(left: string, right: string): boolean {

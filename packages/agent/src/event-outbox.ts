@@ -1,5 +1,6 @@
-import { signingBytes, type Json, type Sign } from '@tenon/core'
+import type { Json } from '@tenon/core'
 import type { AgentEvent, AgentFrame } from '@tenon/protocol'
+import type { SignText } from './crypto.ts'
 import type { Journal } from './journal.ts'
 import type { JournalEntry, JournalState } from './journal-state.ts'
 
@@ -7,7 +8,7 @@ export interface EventOutboxOptions {
   agentId: string
   journal: Journal<JournalEntry>
   state: JournalState
-  sign: Sign
+  sign: SignText
   clock: () => number
   send: (frame: AgentFrame) => boolean
 }
@@ -29,19 +30,19 @@ export class EventOutbox {
   ): Promise<void> {
     const { agentId, journal, state, sign, clock, send } = this.#options
     const at = new Date(clock()).toISOString()
-    const event: AgentEvent = { seq: state.nextEvent, at, action, jobId, details }
-    const signature = sign(signingBytes('agent-event/1', { ...event, agentId }))
+    const event: AgentEvent = { agentId, seq: state.nextEvent, at, action, jobId, details }
+    const signed = sign('agent-event/1', event)
     this.#unstored.add(event.seq)
-    await journal.append({ type: 'event', event, signature })
+    await journal.append({ type: 'event', seq: event.seq, signed })
     this.#unstored.delete(event.seq)
-    send({ type: 'event', event, signature })
+    send({ type: 'event', event: signed })
   }
 
   /** At the start of a session, and again for what stays without an answer. */
   sendAll(): void {
     const { state, send } = this.#options
-    for (const [seq, stored] of state.events) {
-      if (!this.#unstored.has(seq)) send({ type: 'event', ...stored })
+    for (const [seq, event] of state.events) {
+      if (!this.#unstored.has(seq)) send({ type: 'event', event })
     }
   }
 

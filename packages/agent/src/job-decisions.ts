@@ -10,7 +10,7 @@ import {
 } from '@tenon/core'
 import { jobManifest, type JobReport, type JobResult } from '@tenon/protocol'
 import { z } from 'zod'
-import { verify } from './crypto.ts'
+import { sha256, verify } from './crypto.ts'
 import type { JobRecord, JournalState } from './journal-state.ts'
 import type { JobExit, JobHandle } from './runtime/runtime.ts'
 
@@ -43,7 +43,7 @@ export type AssignVerdict =
 /** Pure: whether this agent runs what it was given. */
 export function decideAssign(check: AssignCheck): AssignVerdict {
   const { document, keys, serverId, target, nowMs, skewMs } = check
-  const common = { keys, serverId, target, nowMs, skewMs, verify }
+  const common = { keys, serverId, target, nowMs, skewMs, verify, sha256 }
   const verdict = checkManifest({ document, context: 'job-manifest/1', ...common }, parseManifest)
   if (!verdict.ok) return unread(check, verdict)
   const { jobId, fence } = verdict.manifest
@@ -76,7 +76,7 @@ function unread({ document, state }: AssignCheck, refusal: Pick<Refusal, 'code' 
   return { type: 'refuse', jobId, fence, code: refusal.code, message: refusal.message }
 }
 
-export function parseManifest(value: unknown): JobManifest | undefined {
+function parseManifest(value: unknown): JobManifest | undefined {
   const parsed = jobManifest.safeParse(value)
   return parsed.success ? parsed.data : undefined
 }

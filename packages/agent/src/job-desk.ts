@@ -43,6 +43,7 @@ export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
   return {
     ...id,
     manifest,
+    manifestText: life.record.document.text,
     terraform: store && createTerraformDesk({ journal, store, stateLockHolder }, life),
     services: store && services && createServiceDesk({ services, registry: config.registry }, manifest),
     context: (waitMs) => jobContextOf(context, life, waitMs),

@@ -1,16 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { chmod, mkdir } from 'node:fs/promises'
-import {
-  describeShortage,
-  documentDigest,
-  signingBytes,
-  type Holder,
-  type JobManifest,
-  type Sign,
-} from '@tenon/core'
+import { describeShortage, documentDigest, type Holder, type JobManifest } from '@tenon/core'
 import { jobReport, type AgentFrame, type JobReport } from '@tenon/protocol'
 import type { Logger } from 'pino'
-import { sha256 } from './crypto.ts'
+import { sha256, type SignText } from './crypto.ts'
 import type { EventOutbox } from './event-outbox.ts'
 import { messageOf } from './errors.ts'
 import {
@@ -38,7 +31,7 @@ const BOUND_LOG_EVERY_MS = 2000
 
 export interface JobLifeContext {
   agentId: string
-  sign: Sign
+  sign: SignText
   journal: Journal<JournalEntry>
   state: JournalState
   runtime: Runtime
@@ -276,10 +269,10 @@ export class JobLife {
       startedAt: record.startedAt,
       finishedAt: new Date(clock()).toISOString(),
     })
-    const signature = sign(signingBytes('job-report/1', report))
+    const signed = sign('job-report/1', report)
     if (this.manifest.kind === 'sync')
       await events.raise('agent.synced', record.jobId, syncedDetails(this.manifest, report))
-    await journal.append({ type: 'finished', ...this.id, report, signature })
+    await journal.append({ type: 'finished', ...this.id, signed })
     this.#log.info({ outcome: report.outcome, reason: report.reason }, 'job ended')
   }
 

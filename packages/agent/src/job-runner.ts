@@ -1,18 +1,11 @@
 import { setMaxListeners } from 'node:events'
 import type { ManifestTarget, SignedDocument } from '@tenon/core'
-import type { AgentFrame } from '@tenon/protocol'
+import { readManifest, type AgentFrame } from '@tenon/protocol'
 import type { Logger } from 'pino'
 import type { Welcome } from './channel/channel.ts'
 import { equalInConstantTime, sha256 } from './crypto.ts'
 import type { EventOutbox } from './event-outbox.ts'
-import {
-  decideAssign,
-  decideRecovery,
-  orphans,
-  parseManifest,
-  type Recovery,
-  type Refusal,
-} from './job-decisions.ts'
+import { decideAssign, decideRecovery, orphans, type Recovery, type Refusal } from './job-decisions.ts'
 import { JobLife, type JobLifeContext } from './job-life.ts'
 import type { HelloContent } from './channel/handshake.ts'
 import { pause } from './pause.ts'
@@ -105,7 +98,7 @@ export class JobRunner {
       await this.#events.raise('agent.swept', orphan.jobId, { fence: orphan.fence })
     }
     for (const record of state.jobs.values()) {
-      const manifest = parseManifest(JSON.parse(record.document.text))
+      const manifest = readManifest(record.document.text)
       if (!manifest) {
         this.#log.error({ jobId: record.jobId }, 'a job of the journal is not understood and is forgotten')
         await this.#remove(record.jobId)
@@ -249,7 +242,12 @@ export class JobRunner {
 
   #send(held: Held): void {
     const { finished } = held.life.record
-    if (!finished || held.closing || !this.#context.send({ type: 'job.finished', ...finished })) return
+    if (
+      !finished ||
+      held.closing ||
+      !this.#context.send({ type: 'job.finished', ...held.life.id, report: finished })
+    )
+      return
     held.sentAt = this.#context.clock()
   }
 

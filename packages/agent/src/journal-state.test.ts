@@ -25,8 +25,8 @@ const entry: fc.Arbitrary<JournalEntry> = fc.oneof(
   fc.nat(99).map((total): JournalEntry => ({ type: 'dropped', total })),
   fc.integer({ min: 1, max: 9 }).map((seq): JournalEntry => ({
     type: 'event',
-    event: { seq, at: FAR, action: 'agent.swept', jobId: null, details: {} },
-    signature: 'AA==',
+    seq,
+    signed: document,
   })),
   fc.integer({ min: 1, max: 9 }).map((seq): JournalEntry => ({ type: 'event.acked', seq })),
 )

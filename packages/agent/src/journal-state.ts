@@ -1,5 +1,5 @@
 import type { AuditHead, SignedDocument } from '@tenon/core'
-import type { AgentEvent, JobReport, JobResult, StateLock } from '@tenon/protocol'
+import type { JobReport, JobResult, StateLock } from '@tenon/protocol'
 
 /** Outputs as they go into the report: a sensitive one has no value here. */
 export type ReportedOutputs = JobReport['outputs']
@@ -23,12 +23,12 @@ export type JournalEntry =
   | ({ type: 'state.lock'; component: string; lock: StateLock | null } & OfJob)
   | ({ type: 'plan'; digest: string } & OfJob)
   | ({ type: 'log'; acked: number; ended: boolean } & OfJob)
-  | ({ type: 'finished'; report: JobReport; signature: string } & OfJob)
+  | ({ type: 'finished'; signed: SignedDocument } & OfJob)
   /** Settled or forgotten: nothing of the job is left but its number in `seen`. */
   | ({ type: 'closed' } & OfJob)
   | ({ type: 'seen'; expiresAt: string } & OfJob)
   | { type: 'head'; head: AuditHead }
-  | { type: 'event'; event: AgentEvent; signature: string }
+  | { type: 'event'; seq: number; signed: SignedDocument }
   | { type: 'event.acked'; seq: number }
   | { type: 'event.next'; seq: number }
   | { type: 'dropped'; total: number }
@@ -51,7 +51,8 @@ export interface JobRecord extends OfJob {
   plans: Set<string>
   logAcked: number
   logEnded: boolean
-  finished: { report: JobReport; signature: string } | null
+  /** The signed report. */
+  finished: SignedDocument | null
 }
 
 export interface JournalState {
@@ -59,7 +60,7 @@ export interface JournalState {
   /** Every job ever accepted here, with its highest fencing number, until its manifest has expired. */
   seen: Map<string, { fence: number; expiresAt: string }>
   head: AuditHead | null
-  events: Map<number, { event: AgentEvent; signature: string }>
+  events: Map<number, SignedDocument>
   nextEvent: number
   /** Log bytes that were not shipped, ever. */
   dropped: number
@@ -91,8 +92,8 @@ export function applyEntry(state: JournalState, entry: JournalEntry): void {
       state.head = entry.head
       return
     case 'event':
-      state.events.set(entry.event.seq, { event: entry.event, signature: entry.signature })
-      state.nextEvent = Math.max(state.nextEvent, entry.event.seq + 1)
+      state.events.set(entry.seq, entry.signed)
+      state.nextEvent = Math.max(state.nextEvent, entry.seq + 1)
       return
     case 'event.acked':
       state.events.delete(entry.seq)
@@ -152,7 +153,7 @@ function applyToJob(state: JournalState, entry: JobEntry): void {
       job.logEnded = entry.ended
       return
     case 'finished':
-      job.finished = { report: entry.report, signature: entry.signature }
+      job.finished = entry.signed
       return
   }
 }
@@ -203,7 +204,7 @@ export function snapshotEntries(state: JournalState): JournalEntry[] {
     entries.push({ type: 'seen', jobId, fence, expiresAt })
   }
   if (state.head) entries.push({ type: 'head', head: state.head })
-  for (const stored of state.events.values()) entries.push({ type: 'event', ...stored })
+  for (const [seq, signed] of state.events) entries.push({ type: 'event', seq, signed })
   entries.push({ type: 'event.next', seq: state.nextEvent }, { type: 'dropped', total: state.dropped })
   if (state.paused !== null) entries.push({ type: 'paused', since: state.paused })
   return entries
@@ -223,6 +224,6 @@ function jobEntries(job: JobRecord): JournalEntry[] {
   for (const [component, lock] of job.stateLocks) entries.push({ type: 'state.lock', ...of, component, lock })
   for (const digest of job.plans) entries.push({ type: 'plan', ...of, digest })
   entries.push({ type: 'log', ...of, acked: job.logAcked, ended: job.logEnded })
-  if (job.finished) entries.push({ type: 'finished', ...of, ...job.finished })
+  if (job.finished) entries.push({ type: 'finished', ...of, signed: job.finished })
   return entries
 }

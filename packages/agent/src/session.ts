@@ -1,4 +1,4 @@
-import { extendPinnedKeys, signingBytes, type AuditHead } from '@tenon/core'
+import { extendPinnedKeys, FEATURE_NAMES, signingBytes, type AuditHead } from '@tenon/core'
 import { PRODUCT_VERSION, type AgentFrame, type ServerFrame } from '@tenon/protocol'
 import type { Logger } from 'pino'
 import { compareHeads } from './audit-head.ts'
@@ -56,6 +56,7 @@ export class Session {
     const { identity, slots, runtime, runner, state } = this.#context
     return {
       version: PRODUCT_VERSION,
+      features: FEATURE_NAMES,
       runtime,
       slots,
       inventory: runner.inventory(),
@@ -115,6 +116,11 @@ export class Session {
         return this.#deliverSecret(frame)
       case 'keys':
         return this.#inBackground(this.#pin(frame.keys))
+      case 'unsupported':
+        return log.warn(
+          { frame: frame.frame, said: frame.message },
+          'the server does not know a frame of this agent',
+        )
       case 'challenge':
       case 'welcome':
       case 'reject':

@@ -59,7 +59,7 @@ export interface FailedAttempt {
   /** Counting this one. */
   attempts: number
   maxAutoRetries: number
-  reason: JobEndReason
+  reason: string
   /** The plugin's own word that trying again is of no use. */
   isFinal: boolean
 }
@@ -75,7 +75,7 @@ const FIRST_RETRY_MS = 5000
 const LONGEST_RETRY_MS = 300_000
 /** Operations of plugins are safe to repeat; what a person decides, or a sandbox, is not done twice unasked. */
 const RETRIED_KINDS: ReadonlySet<StepKind> = new Set<StepKind>(['sync', 'plan', 'deploy', 'destroy'])
-const RETRIED_REASONS: ReadonlySet<JobEndReason> = new Set<JobEndReason>([
+const RETRIED_REASONS: ReadonlySet<string> = new Set<JobEndReason>([
   'exit',
   'signal',
   'oom',

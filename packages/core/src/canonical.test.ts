@@ -74,8 +74,8 @@ describe('canonical JSON', () => {
         expect(canonicalText(reversed(value))).toBe(text)
         expect(JSON.parse(text)).toEqual(JSON.parse(JSON.stringify(value)))
         expect(new TextDecoder().decode(canonicalBytes(value))).toBe(text)
-        expect(new TextDecoder().decode(signingBytes('agent-hello/1', value))).toBe(
-          `tenon/agent-hello/1\n${text}`,
+        expect(new TextDecoder().decode(signingBytes('agent-hello/2', value))).toBe(
+          `tenon/agent-hello/2\n${text}`,
         )
       }),
     )

@@ -4,7 +4,7 @@ import { jobStates, type JobStatus } from './states.ts'
 export interface HeldJob {
   jobId: string
   fence: number
-  state: 'accepted' | 'running' | 'finished'
+  state: 'accepted' | 'held' | 'running' | 'finished'
 }
 
 /** What the server knows of a job that it gave to this agent, or that the agent named. */

@@ -5,12 +5,12 @@ import { canonicalText, type Sign, type Verify } from './canonical.ts'
 import {
   checkManifest,
   describeTarget,
-  documentDigest,
-  signDocument,
+  flatManifest,
+  nestManifest,
   type JobManifest,
   type ManifestCheck,
-  type SignedDocument,
 } from './manifest.ts'
+import { documentDigest, signDocument, type SignedDocument } from './signed-text.ts'
 
 const { publicKey, privateKey } = generateKeyPairSync('ed25519')
 const other = generateKeyPairSync('ed25519')
@@ -21,50 +21,66 @@ const verify: Verify = (key, bytes, signature) =>
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
 const NOW = Date.parse('2026-11-15T12:00:00.000Z')
-const manifest: JobManifest = {
-  version: 1,
-  serverId: 'server-1',
-  jobId: 'job_1',
-  fence: 3,
-  kind: 'deploy',
-  target: { role: 'install', installId: 'ins_1' },
-  operations: [],
-  limits: { memoryBytes: 1, cpus: 1, pids: 1, timeoutSeconds: 1, graceSeconds: 1 },
+const times = {
   issuedAt: '2026-11-15T11:59:00.000Z',
   notBefore: '2026-11-15T11:59:00.000Z',
   expiresAt: '2026-11-15T12:30:00.000Z',
 }
-const signed = (value: object = manifest) => signDocument('job-manifest/1', value, 'key_1', sign)
+const envelope = { jobId: 'job_1', fence: 3, ...times }
+const operation = {
+  operation: 'deploy' as const,
+  plugin: { name: 'script', repository: 'plugins/script', digest: `sha256:${'1'.repeat(64)}` },
+  component: 'web',
+  artifacts: [],
+  approvedPlan: null,
+  config: { component: { port: 80 } },
+}
+const body = {
+  serverId: 'server-1',
+  kind: 'deploy' as const,
+  target: { role: 'install' as const, installId: 'ins_1' },
+  role: 'maintenance',
+  network: { mode: 'internal' as const, names: [] },
+  requires: [],
+  operations: [operation],
+  limits: { memoryBytes: 1, cpus: 1, pids: 1, timeoutSeconds: 1, graceSeconds: 1 },
+}
+const nest = (changes: Partial<Parameters<typeof nestManifest>[1]> = {}, at: Partial<typeof envelope> = {}) =>
+  nestManifest({ ...envelope, ...at }, { ...body, ...changes }, sha256) as { body: object; content: string }
+const manifest = flatManifest(nest()) as JobManifest
+const signed = (value: object = nest()) => signDocument('job-manifest/1', value, 'key_1', sign)
 const parse = (value: unknown) =>
   typeof value === 'object' && value !== null && 'fence' in value ? (value as JobManifest) : undefined
 
 function check(document: SignedDocument, changes: Partial<ManifestCheck> = {}) {
-  const verdict = checkManifest<JobManifest>(
-    {
-      document,
-      context: 'job-manifest/1',
-      keys: new Map([['key_1', pem]]),
-      serverId: 'server-1',
-      target: manifest.target,
-      nowMs: NOW,
-      skewMs: 60_000,
-      verify,
-      ...changes,
-    },
-    parse,
-  )
+  const verdict = checkManifest<JobManifest>(checkOf(document, changes), parse)
   return verdict.ok ? verdict.manifest : verdict.code
+}
+
+function checkOf(document: SignedDocument, changes: Partial<ManifestCheck> = {}): ManifestCheck {
+  return {
+    document,
+    context: 'job-manifest/1',
+    keys: new Map([['key_1', pem]]),
+    serverId: 'server-1',
+    target: manifest.target,
+    nowMs: NOW,
+    skewMs: 60_000,
+    verify,
+    sha256,
+    ...changes,
+  }
 }
 
 describe('checkManifest', () => {
   it('accepts what the server signed, byte for byte', () => {
     expect(check(signed())).toEqual(manifest)
-    expect(signed().text).toBe(canonicalText(manifest))
+    expect(signed().text).toBe(canonicalText(nest()))
     expect(documentDigest(signed().text, sha256)).toBe(`sha256:${sha256(Buffer.from(signed().text))}`)
   })
 
   it('refuses any change of a single byte, of the text or of the signature', () => {
-    const document = signed({ ...manifest, serverId: 'with \uFFFD and \u00e9' })
+    const document = signed(nest({ serverId: 'with \uFFFD and \u00e9' }))
     const anyBytes = fc.tuple(
       fc.constantFrom('text' as const, 'signature' as const),
       fc.nat(),
@@ -120,7 +136,70 @@ describe('checkManifest', () => {
     expect(check(signed(), { nowMs: before - 1 })).toBe('not_yet_valid')
     expect(check(signed(), { nowMs: after })).toEqual(manifest)
     expect(check(signed(), { nowMs: after + 1 })).toBe('expired')
-    expect(check(signed({ ...manifest, notBefore: 'soon' }))).toBe('not_yet_valid')
-    expect(check(signed({ ...manifest, expiresAt: 'never' }))).toBe('expired')
+    expect(check(signed(nest({}, { notBefore: 'soon' })))).toBe('not_yet_valid')
+    expect(check(signed(nest({}, { expiresAt: 'never' })))).toBe('expired')
+  })
+
+  it('refuses one that is good for longer than any may be', () => {
+    const late = nest({}, { expiresAt: '2026-11-16T11:59:00.001Z' })
+    expect(check(signed(late))).toBe('too_long_lived')
+    expect(check(signed(nest({}, { expiresAt: '2026-11-16T11:59:00.000Z' })))).toMatchObject({ fence: 3 })
+  })
+
+  it('refuses digests that are not those of what it holds', () => {
+    const other = nest({ role: 'provision' })
+    expect(check(signed({ ...nest(), content: other.content }))).toBe('malformed')
+    const lying = { ...body, operations: [{ ...operation, configDigest: manifest.content }] }
+    const content = documentDigest(canonicalText(lying), sha256)
+    expect(check(signed({ ...nest(), body: lying, content }))).toBe('malformed')
+  })
+
+  it('has one content digest for what does the same, whichever job it is and when', () => {
+    expect(nest({}, { jobId: 'job_2', fence: 9, issuedAt: '2026-11-15T11:00:00.000Z' }).content).toBe(
+      nest().content,
+    )
+    expect(nest({ role: 'provision' }).content).not.toBe(nest().content)
+  })
+
+  it('ignores what it does not know, in the envelope, in the body and in an operation', () => {
+    const newer = {
+      ...body,
+      later: { is: 'better' },
+      operations: [Object.assign({ hint: 'a newer field' }, operation)],
+    } as typeof body
+    const document = signed({ ...nest(newer), alsoLater: 1 })
+    expect(check(document)).toMatchObject({ jobId: 'job_1', later: { is: 'better' } })
+  })
+
+  it('refuses what needs more than it can, and says which agent can', () => {
+    const requires = [
+      { feature: 'hold', since: '0.2' },
+      { feature: 'teleport', since: '0.9' },
+      { feature: 'levitate', since: '0.10' },
+    ]
+    const verdict = checkManifest<JobManifest>(
+      { ...checkOf(signed(nest({ requires }))), context: 'job-manifest/1' },
+      () => undefined,
+    )
+    expect(verdict).toMatchObject({ ok: false, code: 'unsupported' })
+    expect(verdict.ok || verdict.message).toBe('it needs agent ≥ 0.10, which has teleport, levitate')
+    expect(check(signed({ ...nest(), version: 3 }))).toBe('unsupported')
+  })
+
+  it('refuses what a job of its kind may not hold', () => {
+    const registryWriter = { ...operation, plugin: { ...operation.plugin, name: 'sync' } }
+    const sync = { kind: 'sync' as const, operations: [{ ...operation, operation: 'sync' as const }] }
+    for (const changes of [
+      { operations: [{ ...operation, operation: 'destroy' as const }] },
+      { operations: [{ ...operation, plugin: { ...operation.plugin, digest: null } }] },
+      { operations: [operation, { ...operation, operation: 'sandbox' as const }] },
+      { kind: 'build' as const },
+      sync,
+      { ...sync, operations: [{ ...registryWriter, operation: 'sync' as const }] },
+    ])
+      expect(check(signed(nest(changes)))).toBe('not_its_kind')
+    const own = { name: 'sync', repository: 'plugins/sync', digest: null }
+    const good = { ...sync, operations: [{ ...operation, operation: 'sync' as const, plugin: own }] }
+    expect(check(signed(nest(good)))).toMatchObject({ kind: 'sync' })
   })
 })

@@ -1,42 +1,52 @@
-import {
-  hasLoneSurrogate,
-  isExactBase64,
-  signingBytes,
-  type Sha256,
-  type Sign,
-  type SigningContext,
-  type Verify,
-} from './canonical.ts'
+import { canonicalText, type Sha256, type SigningContext, type Verify } from './canonical.ts'
+import { describeLack, FEATURE_NAMES, lacking, type Requirement } from './features.ts'
+import { breachOfKind } from './job-kinds.ts'
+import type { JobNetwork } from './job-network.ts'
 import type { Json } from './json.ts'
+import { documentDigest, isSignedBy, parseDocument, type SignedDocument } from './signed-text.ts'
 import type { AgentRole, JobKind } from './states.ts'
 
-/** Exactly what one job may do. Immutable; named by the SHA-256 of its canonical JSON; signed by the server. */
-export interface JobManifest {
-  version: 1
-  serverId: string
+/** The form of manifests; 1 had no body, no network and no requirements. */
+export const MANIFEST_VERSION = 2
+/** No signed manifest is good for longer: what an old key signed ends with it. */
+export const MAX_MANIFEST_LIFE_SECONDS = 86_400
+
+/**
+ * Exactly what one job may do. Immutable; named by the SHA-256 of its canonical JSON; signed by the server. Signed as an
+ * envelope (which job, when) around a `body` (what it does), and read as one: see `nestManifest` and `flatManifest`.
+ */
+export interface JobManifest extends ManifestBody {
+  version: typeof MANIFEST_VERSION
   jobId: string
   fence: number
-  kind: JobKind
-  target: ManifestTarget
-  /** Done in order, each by its plugin; the first that fails ends the job. */
-  operations: ManifestOperation[]
-  limits: ManifestLimits
+  /** The digest of the body's canonical JSON: what two jobs have in common that do the same. */
+  content: string
   issuedAt: string
   notBefore: string
   expiresAt: string
 }
 
-/** Signed ahead for what must go on while the server is away; the agent starts a job from it on its schedule. */
-export interface StandingManifest {
-  version: 1
+export interface ManifestBody {
   serverId: string
-  standingId: string
-  target: ManifestTarget
   kind: JobKind
-  schedule: string
-  maxRuns: number
+  target: ManifestTarget
+  /** The role in the customer's cloud that the job gets, by the name that the app gives it; null: none. */
+  role: string | null
+  network: JobNetwork
+  /** What the agent must be able to do; one that is not refuses the manifest. */
+  requires: Requirement[]
+  /** Done in order, each by its plugin; the first that fails ends the job. */
   operations: ManifestOperation[]
   limits: ManifestLimits
+}
+
+/** Signed ahead for what must go on while the server is away; the agent starts a job from it on its schedule. */
+export interface StandingManifest extends ManifestBody {
+  version: typeof MANIFEST_VERSION
+  standingId: string
+  schedule: string
+  maxRuns: number
+  content: string
   issuedAt: string
   notBefore: string
   expiresAt: string
@@ -71,6 +81,8 @@ export interface ManifestOperation {
   approvedPlan: string | null
   /** Templates and references, never a secret value or a token. */
   config: { [key: string]: Json }
+  /** Of `config`, before anything is rendered. */
+  configDigest: string
 }
 
 export interface ManifestArtifact {
@@ -87,44 +99,50 @@ export interface ManifestLimits {
   graceSeconds: number
 }
 
-/** `text` is the canonical JSON itself: what is verified is byte for byte what is then parsed. */
-export interface SignedDocument {
-  text: string
-  keyId: string
-  signature: string
-}
-
 export const REFUSALS = [
   'bad_signature',
   'unknown_key',
   'malformed',
+  'unsupported', // it needs what this agent cannot do
+  'not_its_kind', // it holds what a job of its kind may not do
   'wrong_install',
   'wrong_server',
   'not_yet_valid',
   'expired',
+  'too_long_lived',
   'seen_before',
   'policy',
 ] as const
 export type RefusalCode = (typeof REFUSALS)[number]
 
-export function signDocument(
-  context: SigningContext,
-  value: object,
-  keyId: string,
-  sign: Sign,
-): SignedDocument {
-  const bytes = signingBytes(context, value)
-  return { text: textOf(bytes), keyId, signature: sign(bytes) }
+type Envelope = Omit<JobManifest, keyof ManifestBody | 'version' | 'content'>
+/** Its digest is taken when the manifest is signed. */
+export type PlannedOperation = Omit<ManifestOperation, 'configDigest'>
+type Draft = Omit<ManifestBody, 'operations'> & { operations: PlannedOperation[] }
+
+/** Pure: the form that is signed, with the digests of its parts. */
+export function nestManifest(envelope: Envelope, draft: Draft, sha256: Sha256): object {
+  const digestOf = (value: object) => documentDigest(canonicalText(value), sha256)
+  const operations = draft.operations.map((one) => ({ ...one, configDigest: digestOf(one.config) }))
+  const body = { ...draft, operations }
+  return { version: MANIFEST_VERSION, ...envelope, content: digestOf(body), body }
 }
 
-/** The digest that names a manifest: of its canonical JSON, without the signing context. */
-export function documentDigest(text: string, sha256: Sha256): string {
-  return `sha256:${sha256(new TextEncoder().encode(text))}`
+/** Pure: the form that is read. What is not known here stays in it, for whoever knows more. */
+export function flatManifest(signed: unknown): unknown {
+  if (typeof signed !== 'object' || signed === null) return signed
+  const { body, ...envelope } = signed as { body?: object }
+  return { ...body, ...envelope }
+}
+
+/** What this server signed itself and kept, of whatever version. */
+export function keptManifest(text: string): JobManifest {
+  return flatManifest(JSON.parse(text)) as JobManifest
 }
 
 export interface ManifestCheck {
   document: SignedDocument
-  context: 'job-manifest/1' | 'standing-manifest/1'
+  context: SigningContext & ('job-manifest/1' | 'standing-manifest/1')
   /** Public keys that the agent pinned, by key id. */
   keys: ReadonlyMap<string, string>
   serverId: string
@@ -133,6 +151,7 @@ export interface ManifestCheck {
   /** How far the two clocks may be apart. */
   skewMs: number
   verify: Verify
+  sha256: Sha256
 }
 
 export type ManifestVerdict<T> = { ok: true; manifest: T } | { ok: false; code: RefusalCode; message: string }
@@ -142,51 +161,85 @@ export function checkManifest<T extends JobManifest | StandingManifest>(
   check: ManifestCheck,
   parse: (value: unknown) => T | undefined,
 ): ManifestVerdict<T> {
-  const { document, keys, target, nowMs, skewMs } = check
+  const { document, keys, context, verify } = check
   const key = keys.get(document.keyId)
   if (!key) return refuse('unknown_key', `it is signed with key ${document.keyId}, which is not pinned here`)
-  const bytes = new TextEncoder().encode(`tenon/${check.context}\n${document.text}`)
-  const exact = isExactBase64(document.signature) && !hasLoneSurrogate(document.text)
-  if (!exact || !check.verify(key, bytes, document.signature)) {
+  if (!isSignedBy(context, document, key, verify))
     return refuse('bad_signature', 'its signature does not match its content')
-  }
-  const manifest = parse(parseJson(document.text))
+  const signed = parseDocument(document.text)
+  const flat = flatManifest(signed)
+  const lack = whyUnsupported(flat)
+  if (lack !== undefined) return refuse('unsupported', lack)
+  const manifest = parse(flat)
   if (!manifest) return refuse('malformed', 'it does not have the form of a manifest')
-  if (manifest.serverId !== check.serverId)
-    return refuse('wrong_server', `it comes from ${manifest.serverId}`)
-  if (manifest.target.role !== target.role || manifest.target.installId !== target.installId) {
+  const problem =
+    digestProblem(signed as { body: ManifestBody }, manifest, check.sha256) ??
+    targetProblem(manifest, check) ??
+    timeProblem(manifest, check)
+  return problem ?? { ok: true, manifest }
+}
+
+/** Read before the rest: a manifest of a later version may have a form that is not known here. */
+function whyUnsupported(flat: unknown): string | undefined {
+  const { version, requires } = (flat ?? {}) as { version?: unknown; requires?: unknown }
+  const required = Array.isArray(requires) ? requires.filter(isRequirement) : []
+  const lack = lacking(required, FEATURE_NAMES)
+  if (lack.length > 0) return describeLack(lack)
+  if (typeof version === 'number' && version > MANIFEST_VERSION)
+    return `it has version ${version}, and this agent reads ${MANIFEST_VERSION}; update the agent`
+  return undefined
+}
+
+function isRequirement(value: unknown): value is Requirement {
+  const { feature, since } = (value ?? {}) as { feature?: unknown; since?: unknown }
+  return typeof feature === 'string' && typeof since === 'string'
+}
+
+type Refused = { ok: false; code: RefusalCode; message: string }
+
+/** Approvals and policies name these digests, so they must be those of what runs. */
+function digestProblem(
+  signed: { body: ManifestBody },
+  manifest: { content: string },
+  sha256: Sha256,
+): Refused | undefined {
+  const digestOf = (value: object) => documentDigest(canonicalText(value), sha256)
+  if (digestOf(signed.body) !== manifest.content)
+    return refuse('malformed', 'its content digest is not that of its body')
+  const wrong = signed.body.operations.find(({ config, configDigest }) => digestOf(config) !== configDigest)
+  return wrong && refuse('malformed', `its digest of the configuration of ${wrong.operation} is wrong`)
+}
+
+function targetProblem(
+  manifest: JobManifest | StandingManifest,
+  { serverId, target }: ManifestCheck,
+): Refused | undefined {
+  if (manifest.serverId !== serverId) return refuse('wrong_server', `it comes from ${manifest.serverId}`)
+  if (manifest.target.role !== target.role || manifest.target.installId !== target.installId)
     return refuse('wrong_install', `it is meant for ${describeTarget(manifest.target)}`)
-  }
-  // Negated, so that a time which cannot be read is refused.
-  if (!(Date.parse(manifest.notBefore) <= nowMs + skewMs)) {
-    return refuse(
-      'not_yet_valid',
-      `it is valid from ${manifest.notBefore} on; compare the clocks of both machines`,
-    )
-  }
-  if (!(Date.parse(manifest.expiresAt) >= nowMs - skewMs)) {
-    return refuse('expired', `it expired at ${manifest.expiresAt}; compare the clocks of both machines`)
-  }
-  return { ok: true, manifest }
+  const breach = breachOfKind(manifest)
+  return breach === undefined ? undefined : refuse('not_its_kind', breach)
+}
+
+/** Negated, so that a time which cannot be read is refused. */
+function timeProblem(
+  { issuedAt, notBefore, expiresAt }: JobManifest | StandingManifest,
+  { nowMs, skewMs }: ManifestCheck,
+): Refused | undefined {
+  if (!(Date.parse(notBefore) <= nowMs + skewMs))
+    return refuse('not_yet_valid', `it is valid from ${notBefore} on; compare the clocks of both machines`)
+  if (!(Date.parse(expiresAt) >= nowMs - skewMs))
+    return refuse('expired', `it expired at ${expiresAt}; compare the clocks of both machines`)
+  const lifeMs = Date.parse(expiresAt) - Date.parse(issuedAt)
+  if (!(lifeMs <= MAX_MANIFEST_LIFE_SECONDS * 1000))
+    return refuse('too_long_lived', `it is good for longer than ${MAX_MANIFEST_LIFE_SECONDS / 3600} hours`)
+  return undefined
 }
 
 export function describeTarget(target: ManifestTarget): string {
   return target.installId ? `install ${target.installId}` : `the ${target.role} agent`
 }
 
-function refuse(code: RefusalCode, message: string): { ok: false; code: RefusalCode; message: string } {
+function refuse(code: RefusalCode, message: string): Refused {
   return { ok: false, code, message }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
-
-function textOf(bytes: Uint8Array): string {
-  const text = new TextDecoder().decode(bytes)
-  return text.slice(text.indexOf('\n') + 1)
 }

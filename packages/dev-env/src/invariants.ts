@@ -1,6 +1,6 @@
 import {
+  agentWordOf,
   emptyHead,
-  signingBytes,
   verifyEntries,
   verifyHead,
   verifySignedHead,
@@ -91,12 +91,14 @@ function checkAuditOfEnds(jobs: Job[], entries: AuditEntry[]): void {
 /** What an agent did is signed by it, and what it said of the log's length is what is stored. */
 async function checkReports(stage: Stage, jobs: Job[], entries: AuditEntry[]): Promise<void> {
   const { agents } = await stage.client.call('audit.chains', {})
-  for (const { details, subject } of entries) {
-    const report = details['report'] as { agentId: string; logBytes: number } | undefined
-    if (!report) continue
-    const key = agents.find((agent) => agent.agentId === report.agentId)?.publicKey
-    if (!key || !verify(key, signingBytes('job-report/1', report), details['signature'] as string))
+  for (const entry of entries) {
+    const { details, subject } = entry
+    const word = 'report' in details ? agentWordOf(entry) : undefined
+    if (!word) continue
+    const key = agents.find(({ agentId }) => agentId === word.agentId)?.publicKey
+    if (!key || !verify(key, word.bytes, word.signature))
       throw new Error(`the report on ${subject.id} is not signed by its agent`)
+    const report = JSON.parse((details['report'] as { text: string }).text) as { logBytes: number }
     const job = jobs.find(({ id }) => id === subject.id)!
     if (job.logBytes !== report.logBytes)
       throw new Error(`of the log of ${job.id} ${job.logBytes} of ${report.logBytes} bytes are stored`)

@@ -1,6 +1,7 @@
 import { createServer, request, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { flatManifest } from '@tenon/core'
 import { WebSocketServer, type WebSocket } from 'ws'
 import { createLink, type Link, type Pass } from './wire-link.ts'
 
@@ -198,7 +199,7 @@ interface Assignment {
 
 export function manifestOf(frame: Pick<WireFrame, 'content'>): Assignment & { expiresAt: string } {
   const { text } = frame.content['manifest'] as { text: string }
-  return JSON.parse(text) as Assignment & { expiresAt: string }
+  return flatManifest(JSON.parse(text)) as Assignment & { expiresAt: string }
 }
 
 function learnJob(content: WireFrame['content'], jobs: Map<string, string>): void {
@@ -208,6 +209,6 @@ function learnJob(content: WireFrame['content'], jobs: Map<string, string>): voi
 
 function jobOf(content: WireFrame['content']): string | undefined {
   if (content['type'] === 'job.assign') return manifestOf({ content }).jobId
-  const { jobId } = (content['report'] ?? content) as { jobId?: unknown }
+  const { jobId } = content as { jobId?: unknown }
   return typeof jobId === 'string' ? jobId : undefined
 }

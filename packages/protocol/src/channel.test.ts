@@ -1,7 +1,7 @@
-import { JOB_END_REASONS, REFUSALS } from '@tenon/core'
+import { REFUSALS } from '@tenon/core'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { agentFrame, serverFrame, type AgentFrame, type ServerFrame } from './channel.ts'
+import { agentFrame, jobReport, serverFrame, type AgentFrame, type ServerFrame } from './channel.ts'
 import { MAX_JSON_DEPTH } from './scalars.ts'
 
 const AT = '2026-11-15T12:00:00.000Z'
@@ -16,7 +16,7 @@ const report = {
   agentId: ID,
   manifestDigest: DIGEST,
   outcome: 'failed' as const,
-  reason: JOB_END_REASONS[0],
+  reason: 'exit',
   exitCode: 1,
   message: 'it failed',
   result: { deep: [{ er: null }] },
@@ -25,40 +25,27 @@ const report = {
   startedAt: AT,
   finishedAt: AT,
 }
+const signed = { text: '{}', keyId: ID, signature: B64 }
 
 const agentFrames: { [T in AgentFrame['type']]: Extract<AgentFrame, { type: T }> } = {
-  open: { type: 'open', wire: 1, agentId: ID, nonce: B64 },
-  hello: {
-    type: 'hello',
-    bootCounter: 1,
-    bootId: '0123456789abcdef',
-    version: '0.1.0',
-    runtime: { name: 'process', confinement: 'bubblewrap', warnings: [] },
-    slots: 4,
-    inventory: [{ ...job, state: 'running' }],
-    auditHead,
-    recipient: { age: 'age1x', signature: B64 },
-    signature: B64,
-  },
+  open: { type: 'open', wire: { min: 2, max: 3 }, agentId: ID, nonce: B64 },
+  hello: { type: 'hello', hello: signed },
   heartbeat: { type: 'heartbeat', running: 0, outboxBytes: 0, dropped: 0 },
   'job.accepted': { type: 'job.accepted', ...job },
   'job.refused': { type: 'job.refused', ...job, code: REFUSALS[0], message: 'no' },
   'job.started': { type: 'job.started', ...job, at: AT, confinement: 'none' },
   'job.progress': { type: 'job.progress', ...job, message: 'half', fraction: 0.5 },
-  'job.finished': { type: 'job.finished', report, signature: B64 },
+  'job.finished': { type: 'job.finished', ...job, report: signed },
   'log.open': { type: 'log.open', stream: 1, ...job },
   'log.end': { type: 'log.end', stream: 1, bytes: 0 },
-  event: {
-    type: 'event',
-    event: { seq: 1, at: AT, action: 'agent.started', jobId: null, details: {} },
-    signature: B64,
-  },
+  event: { type: 'event', event: signed },
   'credential.request': { type: 'credential.request', requestId: 1, ...job, want: 'registry' },
   'secret.stored': { type: 'secret.stored', secretId: 1, ok: true, message: '' },
+  unsupported: { type: 'unsupported', frame: 'job.new', code: 'unknown_frame', message: 'no' },
 }
 
 const serverFrames: { [T in ServerFrame['type']]: Extract<ServerFrame, { type: T }> } = {
-  challenge: { type: 'challenge', wire: 1, serverId: 's', nonce: B64, keyId: ID, signature: B64, keys },
+  challenge: { type: 'challenge', challenge: signed, keys },
   welcome: {
     type: 'welcome',
     sessionId: ID,
@@ -90,26 +77,20 @@ const serverFrames: { [T in ServerFrame['type']]: Extract<ServerFrame, { type: T
   'credential.refused': { type: 'credential.refused', requestId: 1, message: 'no' },
   'secret.deliver': { type: 'secret.deliver', secretId: 1, name: 'password', ciphertext: B64 },
   keys: { type: 'keys', keys },
+  unsupported: { type: 'unsupported', frame: 'job.new', code: 'unknown_frame', message: 'no' },
 }
 
 const overTheWire = (frame: unknown): unknown => JSON.parse(JSON.stringify(frame))
 
-describe.each(Object.entries(agentFrames))('an agent’s %s frame', (type, frame) => {
-  it('arrives as it was sent', () => {
+describe.each(Object.entries(agentFrames))('an agent’s %s frame', (_, frame) => {
+  it('arrives as it was sent, also from a newer agent that says more', () => {
     expect(agentFrame.parse(overTheWire(frame))).toEqual(frame)
+    expect(agentFrame.parse({ ...frame, newer: 1 })).toEqual(frame)
   })
 
-  it('is refused with a field too many, one too few, or under another type', () => {
-    expect(agentFrame.safeParse({ ...frame, extra: 1 }).success).toBe(false)
+  it('is refused with a field too few', () => {
     for (const field of Object.keys(frame)) {
       expect(agentFrame.safeParse({ ...frame, [field]: undefined }).success).toBe(false)
-    }
-    for (const other of Object.keys(agentFrames).filter((name) => name !== type)) {
-      const same = Object.keys(agentFrames[other as AgentFrame['type']])
-        .toSorted()
-        .join(',')
-      const swapped = agentFrame.safeParse({ ...frame, type: other }).success
-      expect(swapped && same !== Object.keys(frame).toSorted().join(',')).toBe(false)
     }
   })
 })
@@ -141,37 +122,28 @@ describe('frames from outside', () => {
 
   it('may not nest without bound', () => {
     const nested = (depth: number): unknown => JSON.parse('['.repeat(depth) + ']'.repeat(depth))
-    const finished = (value: unknown) =>
-      agentFrame.safeParse({ ...agentFrames['job.finished'], report: { ...report, result: { value } } })
-        .success
+    const finished = (value: unknown) => jobReport.safeParse({ ...report, result: { value } }).success
     expect(finished(nested(MAX_JSON_DEPTH))).toBe(true)
     expect(finished(nested(MAX_JSON_DEPTH + 1))).toBe(false)
     expect(finished(nested(400_000))).toBe(false)
     const outputs = { x: { sensitive: false, value: nested(400_000) } }
-    const frame = { ...agentFrames['job.finished'], report: { ...report, outputs } }
-    expect(agentFrame.safeParse(frame).success).toBe(false)
+    expect(jobReport.safeParse({ ...report, outputs }).success).toBe(false)
   })
 
   it('keep no character that Postgres or a canonical form cannot hold; the words of a job are cut, not refused', () => {
-    const parsed = agentFrame.parse({
-      type: 'job.finished',
-      signature: B64,
-      report: {
-        ...report,
-        message: `\0\uD800${'😀'.repeat(2000)}`,
-        result: { 'k\0': ['\uDC00', { a: '\0' }] },
-        outputs: { x: { sensitive: false, value: 'a\0' } },
-      },
+    const parsed = jobReport.parse({
+      ...report,
+      message: `\0\uD800${'😀'.repeat(2000)}`,
+      result: { 'k\0': ['\uDC00', { a: '\0' }] },
+      outputs: { x: { sensitive: false, value: 'a\0' } },
     })
     expect(JSON.stringify(parsed)).not.toMatch(/\\u0000|\\ud8|\\udc/)
     expect(parsed).toMatchObject({
-      report: {
-        message: expect.stringMatching(/^\uFFFD\uFFFD😀.*…$/u) as unknown,
-        result: { 'k\uFFFD': ['\uFFFD', { a: '\uFFFD' }] },
-        outputs: { x: { value: 'a\uFFFD' } },
-      },
+      message: expect.stringMatching(/^\uFFFD\uFFFD😀.*…$/u) as unknown,
+      result: { 'k\uFFFD': ['\uFFFD', { a: '\uFFFD' }] },
+      outputs: { x: { value: 'a\uFFFD' } },
     })
-    expect(agentFrame.parse(parsed)).toEqual(parsed)
+    expect(jobReport.parse(parsed)).toEqual(parsed)
   })
 
   it('carry ids, digests and names of their own form only', () => {

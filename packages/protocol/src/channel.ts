@@ -1,18 +1,9 @@
 import { JOB_END_REASONS, REFUSALS } from '@tenon/core'
 import { z } from 'zod'
+import { jobCredential } from './credential.ts'
 import { keyLink } from './enrol.ts'
-import { signedDocument } from './manifest.ts'
-import {
-  clippedText,
-  digest,
-  id,
-  json,
-  jsonObject,
-  partName,
-  repository,
-  text,
-  timestamp,
-} from './scalars.ts'
+import { signedDocument } from './signed-document.ts'
+import { clippedText, digest, id, json, jsonObject, openValue, partName, text, timestamp } from './scalars.ts'
 
 /** Control frames are JSON text of at most this size; log bytes travel in binary frames (`bulk.ts`). */
 export const MAX_CONTROL_FRAME = 1_048_576
@@ -23,7 +14,8 @@ export const LOG_WINDOW = 262_144
 const fence = z.int().positive()
 const job = { jobId: id, fence }
 
-export const auditHead = z.strictObject({
+/** Fields that are not known here are left out, in both directions; a frame of an unknown type is answered by `unsupported`. */
+export const auditHead = z.object({
   chain: z.string().max(64),
   seq: z.int().nonnegative(),
   hash: z.string().length(64),
@@ -32,15 +24,16 @@ export const auditHead = z.strictObject({
 /** What a job left behind: the values of sensitive outputs stay in the install, only their names are here. */
 export const jobOutputs = z.record(
   z.string().max(128),
-  z.strictObject({ sensitive: z.boolean(), value: json.optional() }),
+  z.object({ sensitive: z.boolean(), value: json.optional() }),
 )
 
-export const jobReport = z.strictObject({
+/** Signed by the agent in the context `job-report/1`. */
+export const jobReport = z.object({
   ...job,
   agentId: id,
   manifestDigest: digest,
   outcome: z.enum(['succeeded', 'failed', 'canceled']),
-  reason: z.enum(JOB_END_REASONS),
+  reason: openValue(JOB_END_REASONS),
   exitCode: z.int().nullable(),
   message: clippedText(2000),
   result: jsonObject,
@@ -51,121 +44,182 @@ export const jobReport = z.strictObject({
 })
 export type JobReport = z.infer<typeof jobReport>
 
-/** Something the agent, or its owner at its side, did or saw that is no job: a re-attachment, a drop, a pause. Numbered, so that each is taken once. */
-export const agentEvent = z.strictObject({
+export const AGENT_EVENTS = [
+  'agent.started',
+  'agent.reattached',
+  'agent.swept',
+  'agent.dropped',
+  'agent.audit_mismatch',
+  'agent.synced',
+  'agent.paused',
+  'agent.resumed',
+  'agent.secret_set',
+] as const
+
+/**
+ * Something the agent, or its owner at its side, did or saw that is no job: a re-attachment, a drop, a pause. Numbered, so
+ * that each is taken once. Signed in the context `agent-event/1`.
+ */
+export const agentEvent = z.object({
+  agentId: id,
   seq: z.int().positive(),
   at: timestamp,
-  action: z.enum([
-    'agent.started',
-    'agent.reattached',
-    'agent.swept',
-    'agent.dropped',
-    'agent.audit_mismatch',
-    'agent.synced',
-    'agent.paused',
-    'agent.resumed',
-    'agent.secret_set',
-  ]),
+  action: openValue(AGENT_EVENTS),
   jobId: id.nullable(),
   details: jsonObject,
 })
 export type AgentEvent = z.infer<typeof agentEvent>
 
+/** Why an agent holds a job: it is *not now*. Signed in the context `agent-verdict/1`. */
+export const agentVerdict = z.object({
+  agentId: id,
+  ...job,
+  manifestDigest: digest,
+  answer: openValue(['not_now']),
+  /** Which rule of the customer says so: `pause`. */
+  rule: text(64),
+  reason: clippedText(1000),
+  /** When it may start by itself, where that is known. */
+  until: timestamp.nullable(),
+  at: timestamp,
+})
+export type AgentVerdict = z.infer<typeof agentVerdict>
+
+/** The last moment at which a held job may start. Signed by the server in the context `job-start/1`. */
+export const startPermit = z.object({ serverId: z.string().max(128), ...job, startBefore: timestamp })
+export type StartPermit = z.infer<typeof startPermit>
+
 /** What a build pushed, for the server to sign. The server reads the content itself; only `materials` are the job's word. */
-export const attestationRequest = z.strictObject({
+export const attestationRequest = z.object({
   digest,
   mediaType: text(255),
   size: z.int().nonnegative(),
   materials: z
-    .array(
-      z.strictObject({
-        uri: text(500),
-        digest: z.record(z.string().max(32), z.string().max(200)),
-      }),
-    )
+    .array(z.object({ uri: text(500), digest: z.record(z.string().max(32), z.string().max(200)) }))
     .max(200),
 })
 export type AttestationRequest = z.infer<typeof attestationRequest>
 
-export const runtimeInfo = z.strictObject({
+export const runtimeInfo = z.object({
   name: text(40),
   confinement: text(500),
   warnings: z.array(text(500)).max(20),
   /** What the agent gives to jobs, besides `slots`. Without it all kinds share the slots. */
   capacity: z
-    .strictObject({
+    .object({
       interactiveSlots: z.int().nonnegative().max(10_000),
       memoryBytes: z.number().positive().nullable(),
       cpus: z.number().positive().nullable(),
     })
     .optional(),
 })
-
 export type RuntimeInfo = z.infer<typeof runtimeInfo>
+
+const wireRange = z.object({ min: z.int().positive(), max: z.int().positive() })
+
+/** Who greets whom, and what both hold. Signed by the agent in the context `agent-hello/2`. */
+export const agentHello = z.object({
+  agentId: id,
+  serverId: z.string().max(128),
+  agentNonce: z.base64().max(64),
+  nonce: z.base64().max(64),
+  /** The version that the challenge chose, so that nobody in between can choose another. */
+  wire: z.int().positive(),
+  bootCounter: z.int().positive(),
+  /** Random, made at each start: tells a reconnect of one start from a copy of the agent with the same counter. */
+  bootId: z.string().min(16).max(64),
+  version: text(50),
+  /** Names of core's `FEATURES`, and of later ones. */
+  features: z.array(text(64)).max(200),
+  runtime: runtimeInfo,
+  slots: z.int().positive().max(10_000),
+  inventory: z
+    .array(z.object({ ...job, state: z.enum(['accepted', 'held', 'running', 'finished']) }))
+    .max(20_000),
+  auditHead: auditHead.nullable(),
+  recipient: z.object({ age: text(200), signature: z.base64() }).nullable(),
+})
+export type AgentHello = z.infer<typeof agentHello>
+
+/** The server's proof of its key. Signed in the context `server-challenge/2`. */
+export const serverChallenge = z.object({
+  agentId: id,
+  agentNonce: z.base64().max(64),
+  nonce: z.base64().max(64),
+  serverId: z.string(),
+  /** The newest version that both sides speak. */
+  wire: z.int().positive(),
+  version: z.string(),
+})
+export type ServerChallenge = z.infer<typeof serverChallenge>
+
+/** Either side's answer to a frame that it does not know: nothing happened, and the session goes on. */
+const unsupported = z.object({
+  type: z.literal('unsupported'),
+  frame: clippedText(64),
+  code: openValue(['unknown_frame']),
+  message: clippedText(300),
+})
 
 /** agent → server */
 export const agentFrame = z.discriminatedUnion('type', [
-  z.strictObject({ type: z.literal('open'), wire: z.int(), agentId: id, nonce: z.base64().max(64) }),
-  z.strictObject({
-    type: z.literal('hello'),
-    bootCounter: z.int().positive(),
-    /** Random, made at each start: tells a reconnect of one start from a copy of the agent with the same counter. */
-    bootId: z.string().min(16).max(64),
-    version: text(50),
-    runtime: runtimeInfo,
-    slots: z.int().positive().max(10_000),
-    inventory: z
-      .array(z.strictObject({ ...job, state: z.enum(['accepted', 'running', 'finished']) }))
-      .max(20_000),
-    auditHead: auditHead.nullable(),
-    recipient: z.strictObject({ age: text(200), signature: z.base64() }).nullable(),
-    /** Over {agentId, agentNonce, bootCounter, bootId, nonce, serverId, wire} in the context `agent-hello/1`. */
-    signature: z.base64().max(200),
+  z.object({
+    type: z.literal('open'),
+    /** A number: of an agent that spoke one version only. */
+    wire: z.union([z.int().transform((version) => ({ min: version, max: version })), wireRange]),
+    agentId: id,
+    nonce: z.base64().max(64),
   }),
-  z.strictObject({
+  z.object({ type: z.literal('hello'), hello: signedDocument }),
+  z.object({
     type: z.literal('heartbeat'),
     running: z.int().nonnegative(),
     outboxBytes: z.int().nonnegative(),
     dropped: z.int().nonnegative(),
   }),
-  z.strictObject({ type: z.literal('job.accepted'), ...job }),
-  z.strictObject({
+  z.object({ type: z.literal('job.accepted'), ...job }),
+  z.object({
     type: z.literal('job.refused'),
     ...job,
-    code: z.enum(REFUSALS),
+    code: openValue(REFUSALS),
     message: clippedText(1000),
   }),
-  z.strictObject({ type: z.literal('job.started'), ...job, at: timestamp, confinement: clippedText(500) }),
-  z.strictObject({
+  z.object({ type: z.literal('job.started'), ...job, at: timestamp, confinement: clippedText(500) }),
+  z.object({
     type: z.literal('job.progress'),
     ...job,
     message: clippedText(300),
     fraction: z.number().min(0).max(1).nullable(),
   }),
-  z.strictObject({ type: z.literal('job.finished'), report: jobReport, signature: z.base64().max(200) }),
-  z.strictObject({ type: z.literal('log.open'), stream: z.int().positive().max(0xffffffff), ...job }),
-  z.strictObject({
+  z.object({ type: z.literal('job.finished'), ...job, report: signedDocument }),
+  z.object({ type: z.literal('log.open'), stream: z.int().positive().max(0xffffffff), ...job }),
+  z.object({
     type: z.literal('log.end'),
     stream: z.int().positive().max(0xffffffff),
     bytes: z.int().nonnegative(),
   }),
-  z.strictObject({ type: z.literal('event'), event: agentEvent, signature: z.base64().max(200) }),
-  z.strictObject({
+  z.object({ type: z.literal('event'), event: signedDocument }),
+  z.object({
     type: z.literal('credential.request'),
     requestId: z.int().positive(),
     ...job,
-    want: z.enum(['registry', 'join-token', 'attestation']),
+    want: openValue(['registry', 'join-token', 'attestation']),
     /** What is to be attested; with `attestation` only. */
     artifact: attestationRequest.optional(),
   }),
-  z.strictObject({
+  z.object({
     type: z.literal('secret.stored'),
     secretId: z.int().positive(),
     ok: z.boolean(),
     message: clippedText(300),
   }),
+  unsupported,
 ])
 export type AgentFrame = z.infer<typeof agentFrame>
+/** The types of frames that are known here. */
+export const AGENT_FRAMES: ReadonlySet<string> = new Set(
+  agentFrame.options.map((option) => option.shape.type.value),
+)
 
 export const REJECT_CODES = [
   'unknown_agent',
@@ -183,28 +237,19 @@ export const REJECT_CODES = [
 
 /** server → agent */
 export const serverFrame = z.discriminatedUnion('type', [
-  z.object({
-    type: z.literal('challenge'),
-    wire: z.int(),
-    serverId: z.string(),
-    nonce: z.base64(),
-    keyId: id,
-    /** Over {agentId, agentNonce, nonce, serverId} in the context `server-challenge/1`. */
-    signature: z.base64(),
-    keys: z.array(keyLink),
-  }),
+  z.object({ type: z.literal('challenge'), challenge: signedDocument, keys: z.array(keyLink) }),
   z.object({
     type: z.literal('welcome'),
     sessionId: id,
     heartbeatSeconds: z.number().positive(),
     leaseSeconds: z.number().positive(),
-    verdicts: z.array(z.object({ ...job, verdict: z.enum(['keep', 'stop', 'forget']) })),
+    verdicts: z.array(z.object({ ...job, verdict: openValue(['keep', 'stop', 'forget']) })),
     auditHead: auditHead.nullable(),
     eventSeq: z.int().nonnegative(),
     at: timestamp,
   }),
   /** The session ends after this; `superseded`, `quarantined` and `revoked` also end the agent. */
-  z.object({ type: z.literal('reject'), code: z.enum(REJECT_CODES), message: z.string() }),
+  z.object({ type: z.literal('reject'), code: openValue(REJECT_CODES), message: z.string() }),
   z.object({ type: z.literal('job.assign'), manifest: signedDocument }),
   z.object({ type: z.literal('job.cancel'), ...job }),
   /** The result is stored for good; the agent may forget the job. */
@@ -215,9 +260,7 @@ export const serverFrame = z.discriminatedUnion('type', [
   z.object({
     type: z.literal('credential.grant'),
     requestId: z.int().positive(),
-    get credential() {
-      return credential
-    },
+    credential: jobCredential,
   }),
   z.object({ type: z.literal('credential.refused'), requestId: z.int().positive(), message: z.string() }),
   z.object({
@@ -227,40 +270,10 @@ export const serverFrame = z.discriminatedUnion('type', [
     ciphertext: z.base64(),
   }),
   z.object({ type: z.literal('keys'), keys: z.array(keyLink) }),
+  unsupported,
 ])
 export type ServerFrame = z.infer<typeof serverFrame>
+export const SERVER_FRAMES: ReadonlySet<string> = new Set(
+  serverFrame.options.map((option) => option.shape.type.value),
+)
 export type RejectCode = (typeof REJECT_CODES)[number]
-
-/** Access to the vendor registry for one job: short, and bound to the job, its fencing number and what its manifest names. */
-export const registryCredential = z.object({
-  want: z.literal('registry'),
-  /** Path below the server's own address, or an absolute address of an external registry. */
-  registry: z.string(),
-  bearer: z.string(),
-  repositories: z.array(z.object({ name: repository, actions: z.array(z.enum(['pull', 'push'])) })),
-  expiresAt: timestamp,
-  /** Of a sync: redeemed once, at `url` (as `registry`) by basic authentication, for the bearer; `bearer` is then empty. */
-  oneTime: z.object({ url: z.string(), username: z.string(), password: z.string() }).optional(),
-  /** What the server wishes its registry to be spared to. */
-  pace: z
-    .object({ concurrent: z.int().positive(), bytesPerSecond: z.number().positive().optional() })
-    .optional(),
-})
-
-/** For a sandbox job: what the new install agent enrols with. */
-export const joinCredential = z.object({
-  want: z.literal('join-token'),
-  joinToken: z.string(),
-  expiresAt: timestamp,
-})
-
-/** Sigstore bundles (JSON text) over the artifact: its signature and its provenance. */
-export const attestationCredential = z.object({
-  want: z.literal('attestation'),
-  repository,
-  subject: z.object({ digest, mediaType: z.string(), size: z.int().nonnegative() }),
-  bundles: z.array(z.object({ predicateType: z.string(), text: z.string().max(500_000) })).max(10),
-})
-
-const credential = z.discriminatedUnion('want', [registryCredential, joinCredential, attestationCredential])
-export type JobCredential = z.infer<typeof credential>

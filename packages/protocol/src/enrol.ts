@@ -2,7 +2,7 @@ import { AGENT_ROLES } from '@tenon/core'
 import { z } from 'zod'
 import { id, text, timestamp } from './scalars.ts'
 
-export const keyLink = z.strictObject({
+export const keyLink = z.object({
   keyId: id,
   publicKey: z.base64(),
   signedBy: id.nullable(),

@@ -1,19 +1,56 @@
-import { AGENT_ROLES, JOB_KINDS, OPERATIONS, type JobManifest, type StandingManifest } from '@tenon/core'
+import {
+  AGENT_ROLES,
+  flatManifest,
+  JOB_KINDS,
+  MANIFEST_VERSION,
+  NETWORK_MODES,
+  type JobManifest,
+  type Json,
+  type StandingManifest,
+} from '@tenon/core'
 import { z } from 'zod'
-import { digest, id, jsonObject, partName, repository, timestamp } from './scalars.ts'
+import { componentJobConfig } from './component-job.ts'
+import { digest, id, json, jsonObject, name, partName, repository, text, timestamp } from './scalars.ts'
 
-export const manifestTarget = z.strictObject({ role: z.enum(AGENT_ROLES), installId: id.nullable() })
+const manifestTarget = z.object({ role: z.enum(AGENT_ROLES), installId: id.nullable() })
 
-export const manifestOperation = z.strictObject({
-  operation: z.enum(OPERATIONS),
-  plugin: z.strictObject({ name: partName, repository, digest: digest.nullable() }),
+const ofEveryOperation = {
+  plugin: z.object({ name: partName, repository, digest: digest.nullable() }),
   component: partName.nullable(),
-  artifacts: z.array(z.strictObject({ name: z.string().max(128), repository, digest })).max(100),
+  artifacts: z.array(z.object({ name: z.string().max(128), repository, digest })).max(100),
   approvedPlan: digest.nullable(),
-  config: jsonObject,
-})
+  configDigest: digest,
+}
 
-export const manifestLimits = z.strictObject({
+/** What stands in `shape` must hold where it is there; the rest is for the plugin, which may know more than we do. */
+function operation<Name extends string>(operationName: Name, shape: z.ZodRawShape) {
+  const config = z.object(shape).partial().catchall(json)
+  return z.object({
+    operation: z.literal(operationName),
+    ...ofEveryOperation,
+    config: config as unknown as z.ZodType<{ [key: string]: Json }, { [key: string]: Json }>,
+  })
+}
+
+const buildConfig = { component: jsonObject, repository, images: json, source: json }
+const syncConfig = { component: jsonObject }
+const sandboxConfig = { action: z.enum(['create', 'destroy']), installId: id, installName: name }
+
+/** By kind, each with the configuration that its plugin is given. */
+const manifestOperation = z.discriminatedUnion('operation', [
+  operation('build', buildConfig),
+  operation('sync', syncConfig),
+  operation('sandbox', sandboxConfig),
+  operation('plan', componentJobConfig.shape),
+  operation('deploy', componentJobConfig.shape),
+  operation('destroy', componentJobConfig.shape),
+  operation('status', componentJobConfig.shape),
+  operation('logs', componentJobConfig.shape),
+  operation('debug', componentJobConfig.shape),
+  operation('action', componentJobConfig.shape),
+])
+
+const manifestLimits = z.object({
   memoryBytes: z.int().positive(),
   cpus: z.number().positive(),
   pids: z.int().positive(),
@@ -21,33 +58,49 @@ export const manifestLimits = z.strictObject({
   graceSeconds: z.int().nonnegative(),
 })
 
+/** `host:port`, or `server`. */
+const networkName = z
+  .string()
+  .max(260)
+  .regex(/^(server|\[?[A-Za-z0-9_.:*-]+\]?:\d{1,5})$/, 'must be host:port')
+
+const jobNetwork = z.object({ mode: z.enum(NETWORK_MODES), names: z.array(networkName).max(500) })
+
 const common = {
-  version: z.literal(1),
+  version: z.literal(MANIFEST_VERSION),
   serverId: z.string().max(128),
   kind: z.enum(JOB_KINDS),
   target: manifestTarget,
+  role: text(128).nullable(),
+  network: jobNetwork,
+  requires: z.array(z.object({ feature: text(64), since: text(20) })).max(50),
   operations: z.array(manifestOperation).min(1).max(50),
   limits: manifestLimits,
+  content: digest,
   issuedAt: timestamp,
   notBefore: timestamp,
   expiresAt: timestamp,
 }
 
-export const jobManifest = z.strictObject({
+/** In the form that is read: what jobs get from the job API. */
+export const jobManifest = z.object({
   ...common,
   jobId: id,
   fence: z.int().positive(),
 }) satisfies z.ZodType<JobManifest>
 
-export const standingManifest = z.strictObject({
+export const standingManifest = z.object({
   ...common,
   standingId: id,
   schedule: z.string().max(200),
   maxRuns: z.int().positive(),
 }) satisfies z.ZodType<StandingManifest>
 
-export const signedDocument = z.strictObject({
-  text: z.string().max(1_000_000),
-  keyId: id,
-  signature: z.base64(),
-})
+/** What was signed, in the form that is read; undefined when it is no manifest of a version that is known here. */
+export function readManifest(text: string): JobManifest | undefined {
+  try {
+    return jobManifest.safeParse(flatManifest(JSON.parse(text))).data
+  } catch {
+    return undefined
+  }
+}

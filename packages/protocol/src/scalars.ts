@@ -1,4 +1,4 @@
-import { ID_PATTERN, type Json } from '@tenon/core'
+import { ID_PATTERN, type Json, type OpenValue } from '@tenon/core'
 import { z } from 'zod'
 
 export const id = z.string().regex(ID_PATTERN, 'must be an id such as job_01…')
@@ -88,3 +88,11 @@ function cleanJson(value: Json): Json {
 }
 
 export const jsonObject = z.record(z.string().overwrite(clean), json)
+
+/** A value of a list that later versions add to; see core's `knownOr`. */
+export function openValue<const Known extends string>(_known: readonly Known[]) {
+  return z.string().regex(/^[a-z][a-z0-9_.-]{0,63}$/) as unknown as z.ZodType<
+    OpenValue<Known>,
+    OpenValue<Known>
+  >
+}

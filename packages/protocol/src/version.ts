@@ -1,9 +1,46 @@
 /**
- * The version of the agent channel and the job API.
- *   1  enrolment, handshake with a signed nonce, inventory, jobs, logs by byte offset, credentials, sealed secrets;
- *      added without a new number: attestations, one-time registry tokens, the pinned keys in a job's context,
- *      services on the agent's own engine
+ * The minor version of Tenon is the version of all that two programs of different age share: the agent channel, the job
+ * API, manifests, plugins and stored formats. Each change of one of them raises it and adds a line here.
+ *   1  enrolment, handshake with a signed nonce, inventory, jobs, logs by byte offset, credentials, sealed secrets,
+ *      attestations, one-time registry tokens, services on the agent's own engine; both sides had to be equal
+ *   2  both sides say which versions they speak and what they can do; what is signed travels as text and may have fields
+ *      that the reader does not know; manifests have a body with a digest, a network, a role and requirements; agents hold
+ *      jobs; unknown frames are answered, unknown values of open lists are kept
  */
-export const WIRE_VERSION = 1
+export const WIRE_VERSION = 2
 
-export const PRODUCT_VERSION = '0.1.0'
+/** Servers serve agents, and agents work with servers, of this many minor versions before their own. */
+export const VERSIONS_TOGETHER = 4
+
+/** From this one on, sides of different versions work together. */
+const FIRST_TOGETHER = 2
+
+export const PRODUCT_VERSION = `0.${WIRE_VERSION}.0`
+
+export interface WireRange {
+  min: number
+  max: number
+}
+
+/** What this release speaks. */
+export const WIRE_RANGE: WireRange = rangeOf(WIRE_VERSION)
+
+export function rangeOf(version: number): WireRange {
+  return { min: Math.min(version, Math.max(FIRST_TOGETHER, version - VERSIONS_TOGETHER)), max: version }
+}
+
+/** Pure: the newest version that both sides speak. */
+export function agreeOnWire(mine: WireRange, theirs: WireRange): number | undefined {
+  const newest = Math.min(mine.max, theirs.max)
+  return newest >= Math.max(mine.min, theirs.min) ? newest : undefined
+}
+
+/** For people: which side is too old, and how new it must be. */
+export function describeDisagreement(mine: WireRange, theirs: WireRange, me: string, them: string): string {
+  const [older, needed] = theirs.max < mine.min ? [them, mine.min] : [me, theirs.min]
+  return `${me} speaks ${describeRange(mine)}, ${them} ${describeRange(theirs)}; update ${older} to 0.${needed} or later`
+}
+
+function describeRange({ min, max }: WireRange): string {
+  return min === max ? `version 0.${max}` : `versions 0.${min} to 0.${max}`
+}

@@ -1,7 +1,7 @@
 import { checkManifest, verifySignedHead, type JobManifest } from '@tenon/core'
 import { createClient, jobManifest, parseJoinToken } from '@tenon/protocol'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { fingerprint, generateSigningKey, verify } from './crypto.ts'
+import { fingerprint, generateSigningKey, sha256, verify } from './crypto.ts'
 import { request } from './testing/raw-api.ts'
 import { rawRegistry, redeem } from './testing/raw-registry.ts'
 import {
@@ -95,8 +95,9 @@ describe('what one tenant gave means nothing to the other', () => {
           nowMs: Date.now(),
           skewMs: 0,
           verify,
+          sha256,
         },
-        (value) => jobManifest.safeParse(value).data as JobManifest | undefined,
+        (value) => jobManifest.safeParse(value).data,
       )
     expect(await check(await keysOf(b))).toMatchObject({ ok: false, code: 'unknown_key' })
     expect(await check(await keysOf(a))).toMatchObject({ ok: false, code: 'wrong_server' })

@@ -4,7 +4,7 @@ import net from 'node:net'
 import { MAX_CONTROL_FRAME, type ServerFrame } from '@tenon/protocol'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { makeSigningKey } from '../crypto.ts'
+import { makeSigningKey, signerOf } from '../crypto.ts'
 import { ContractServer, newId } from '../testing/contract-server.ts'
 import { waitUntil } from '../testing/wait-until.ts'
 import { createChannel, type Channel, type ChannelOptions } from './channel.ts'
@@ -37,11 +37,12 @@ function open(changes: Partial<ChannelOptions> = {}): Channel {
     serverId: server.serverId,
     bootCounter: 1,
     bootId: randomBytes(18).toString('base64url'),
-    sign: key.sign,
+    sign: signerOf(key),
     keys: () => pinned,
     onKeys: async (keys) => void (pinned = new Map(keys)),
     hello: () => ({
       version: '1',
+      features: [],
       runtime: { name: 'fake', confinement: 'none', warnings: [] },
       slots: 1,
       inventory: [],
@@ -120,6 +121,23 @@ describe('an open channel', () => {
     server.send({ type: 'job.cancel', jobId: newId('job'), fence: 1 })
     await waitUntil('the good frame', () => received.length === 1)
     expect(server.sessions).toBe(1)
+  })
+
+  it('tells a newer server which frame it does not know, and reads the rest of what it says', async () => {
+    open()
+    await server.session()
+    server.socket!.send(JSON.stringify({ type: 'job.levitate', jobId: 'x' }))
+    expect(await server.heard('unsupported')).toMatchObject({ frame: 'job.levitate', code: 'unknown_frame' })
+    server.socket!.send(JSON.stringify({ type: 'job.cancel', jobId: newId('job'), fence: 1, gently: true }))
+    await waitUntil('the frame', () => received.length === 1)
+    expect(server.sessions).toBe(1)
+  })
+
+  it('is not made with a server whose version it does not speak', async () => {
+    server.wire = 99
+    open()
+    await waitUntil('three tries', () => server.all('open').length >= 3)
+    expect(server.all('hello')).toEqual([])
   })
 
   it('survives a handler that throws', async () => {

@@ -1,6 +1,7 @@
-import { fullJitter, type Sign } from '@tenon/core'
+import { fullJitter } from '@tenon/core'
 import type { AgentFrame, RejectCode, ServerFrame } from '@tenon/protocol'
 import type { Logger } from 'pino'
+import type { SignText } from '../crypto.ts'
 import { pause } from '../pause.ts'
 import type { ProxySettings } from '../proxy.ts'
 import { Connection, type ConnectionEnd } from './connection.ts'
@@ -24,7 +25,7 @@ export interface ChannelOptions {
   bootCounter: number
   /** Random, one per start of the process. */
   bootId: string
-  sign: Sign
+  sign: SignText
   /** The pinned keys of the server as they are now. */
   keys: () => ReadonlyMap<string, string>
   /** New keys that a pinned one vouches for; resolves when they are pinned on disk. */

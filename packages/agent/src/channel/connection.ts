@@ -1,16 +1,18 @@
 import { randomBytes } from 'node:crypto'
+import { parseDocument } from '@tenon/core'
 import {
   MAX_CONTROL_FRAME,
+  PRODUCT_VERSION,
+  SERVER_FRAMES,
   serverFrame,
-  WIRE_VERSION,
+  WIRE_RANGE,
   type AgentFrame,
-  type RejectCode,
   type ServerFrame,
 } from '@tenon/protocol'
 import { WebSocket } from 'ws'
 import { messageOf } from '../errors.ts'
 import { proxyAgent } from '../proxy.ts'
-import { checkChallenge, signHello } from './handshake.ts'
+import { checkChallenge } from './handshake.ts'
 import type { ChannelOptions, Welcome } from './channel.ts'
 
 const HANDSHAKE_MS = 15_000
@@ -25,7 +27,7 @@ export interface ConnectionEnd {
   /** Only a server that proved itself is believed at once. */
   verified: boolean
   welcomed: boolean
-  rejected: RejectCode | undefined
+  rejected: string | undefined
   message: string
 }
 
@@ -96,7 +98,7 @@ export class Connection {
     this.#phase = 'proving'
     this.#write({
       type: 'open',
-      wire: WIRE_VERSION,
+      wire: WIRE_RANGE,
       agentId: this.#options.agentId,
       nonce: this.#agentNonce,
     })
@@ -115,7 +117,8 @@ export class Connection {
   #received(data: Buffer, isBinary: boolean): void {
     this.#silentBeats = 0
     if (this.#phase === 'over') return
-    const frame = isBinary ? undefined : parseFrame(data)
+    const { frame, unknown } = isBinary ? {} : readFrame(data)
+    if (unknown !== undefined) this.#unsupported(unknown)
     if (!frame) {
       this.#options.log.warn(
         { isBinary, bytes: data.byteLength },
@@ -135,6 +138,12 @@ export class Connection {
     this.#options.log.warn({ type: frame.type }, 'frame of the server came out of order, ignored')
   }
 
+  /** A server that is newer may say what this agent does not know; the rest of its words still count. */
+  #unsupported(type: string): void {
+    const message = `this agent (${PRODUCT_VERSION}) knows no frame ${type}; update it`
+    this.send({ type: 'unsupported', frame: type, code: 'unknown_frame', message })
+  }
+
   async #greet(challenge: Extract<ServerFrame, { type: 'challenge' }>): Promise<void> {
     const { agentId, serverId, keys, onKeys, hello } = this.#options
     const agentNonce = this.#agentNonce
@@ -148,9 +157,10 @@ export class Connection {
     }
     if (checked.grew) await onKeys(checked.keys)
     this.#end.verified = true
-    const signature = signHello(this.#options, { agentNonce, nonce: challenge.nonce })
-    const { bootCounter, bootId } = this.#options
-    this.#write({ type: 'hello', bootCounter, bootId, ...hello(), signature })
+    const { bootCounter, bootId, sign } = this.#options
+    const { nonce, wire } = checked.challenge
+    const greeting = { agentId, serverId, agentNonce, nonce, wire, bootCounter, bootId, ...hello() }
+    this.#write({ type: 'hello', hello: sign('agent-hello/2', greeting) })
   }
 
   #welcomed(welcome: Welcome): void {
@@ -183,7 +193,7 @@ export class Connection {
     }
   }
 
-  #rejected(code: RejectCode, message: string): void {
+  #rejected(code: string, message: string): void {
     this.#end.rejected = code
     this.#note(`the server rejected the session: ${code}: ${message.slice(0, 300)}`)
     this.close('')
@@ -205,11 +215,10 @@ function channelUrl(serverUrl: string): URL {
   return url
 }
 
-function parseFrame(data: Buffer): ServerFrame | undefined {
-  try {
-    const parsed = serverFrame.safeParse(JSON.parse(data.toString('utf8')))
-    return parsed.success ? parsed.data : undefined
-  } catch {
-    return undefined
-  }
+function readFrame(data: Buffer): { frame?: ServerFrame; unknown?: string } {
+  const value = parseDocument(data.toString('utf8'))
+  const frame = serverFrame.safeParse(value).data
+  if (frame) return { frame }
+  const { type } = (value ?? {}) as { type?: unknown }
+  return typeof type === 'string' && !SERVER_FRAMES.has(type) ? { unknown: type.slice(0, 64) } : {}
 }

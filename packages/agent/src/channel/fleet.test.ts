@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { pino } from 'pino'
 import { expect, it } from 'vitest'
-import { makeSigningKey } from '../crypto.ts'
+import { makeSigningKey, signerOf } from '../crypto.ts'
 import { ContractServer } from '../testing/contract-server.ts'
 import { waitUntil } from '../testing/wait-until.ts'
 import { createChannel } from './channel.ts'
@@ -18,11 +18,12 @@ it('a fleet of channels in one process connects, and comes back after a cut', as
       serverId: server.serverId,
       bootCounter: 1,
       bootId: randomBytes(18).toString('base64url'),
-      sign: key.sign,
+      sign: signerOf(key),
       keys: () => keys,
       onKeys: async () => undefined,
       hello: () => ({
         version: '1',
+        features: [],
         runtime: { name: 'fake', confinement: 'none', warnings: [] },
         slots: 1,
         inventory: [],

@@ -1,50 +1,51 @@
-import { extendPinnedKeys, signingBytes, type Sign } from '@tenon/core'
-import { WIRE_VERSION, type AgentFrame, type ServerFrame } from '@tenon/protocol'
+import { extendPinnedKeys, isSignedBy, parseDocument } from '@tenon/core'
+import {
+  serverChallenge,
+  WIRE_RANGE,
+  type AgentHello,
+  type ServerChallenge,
+  type ServerFrame,
+} from '@tenon/protocol'
 import { verify } from '../crypto.ts'
 
-export type Challenge = Extract<ServerFrame, { type: 'challenge' }>
-export type Hello = Extract<AgentFrame, { type: 'hello' }>
-export type HelloContent = Omit<Hello, 'type' | 'bootCounter' | 'bootId' | 'signature'>
+/** What an agent says of itself; the rest of its hello is of the connection. */
+export type HelloContent = Omit<
+  AgentHello,
+  'agentId' | 'serverId' | 'agentNonce' | 'nonce' | 'wire' | 'bootCounter' | 'bootId'
+>
 
 export interface ChallengeCheck {
-  challenge: Challenge
+  challenge: Extract<ServerFrame, { type: 'challenge' }>
   agentId: string
   serverId: string
   agentNonce: string
   pinned: ReadonlyMap<string, string>
 }
 
+export type ChallengeVerdict =
+  | { ok: true; challenge: ServerChallenge; keys: Map<string, string>; grew: boolean }
+  | { ok: false; message: string }
+
 /** Pure: `keys` are the pinned ones and those they vouch for. A challenge that does not verify is never answered. */
-export function checkChallenge(
-  check: ChallengeCheck,
-): { ok: true; keys: Map<string, string>; grew: boolean } | { ok: false; message: string } {
-  const { challenge, agentId, serverId, agentNonce, pinned } = check
-  if (challenge.wire !== WIRE_VERSION) {
-    return {
-      ok: false,
-      message: `the server speaks wire version ${challenge.wire}, this agent ${WIRE_VERSION}`,
-    }
-  }
-  if (challenge.serverId !== serverId) {
-    return {
-      ok: false,
-      message: `it comes from server ${challenge.serverId}, this agent belongs to ${serverId}`,
-    }
-  }
-  const keys = extendPinnedKeys(pinned, challenge.keys, verify)
-  const key = keys.get(challenge.keyId)
-  if (!key) return { ok: false, message: `no pinned key vouches for key ${challenge.keyId}` }
-  const bytes = signingBytes('server-challenge/1', { agentId, agentNonce, nonce: challenge.nonce, serverId })
-  if (!verify(key, bytes, challenge.signature)) return { ok: false, message: 'its signature does not hold' }
-  return { ok: true, keys, grew: keys.size > pinned.size }
+export function checkChallenge(check: ChallengeCheck): ChallengeVerdict {
+  const { agentId, serverId, agentNonce, pinned } = check
+  const { challenge: signed, keys: offered } = check.challenge
+  const keys = extendPinnedKeys(pinned, offered, verify)
+  const key = keys.get(signed.keyId)
+  if (!key) return no(`no pinned key vouches for key ${signed.keyId}`)
+  if (!isSignedBy('server-challenge/2', signed, key, verify)) return no('its signature does not hold')
+  const challenge = serverChallenge.safeParse(parseDocument(signed.text)).data
+  if (!challenge) return no('it does not have the form of a challenge')
+  if (challenge.serverId !== serverId)
+    return no(`it comes from server ${challenge.serverId}, this agent belongs to ${serverId}`)
+  if (challenge.agentId !== agentId || challenge.agentNonce !== agentNonce)
+    return no('it answers another agent, or another call of this one')
+  const { wire } = challenge
+  if (wire < WIRE_RANGE.min || wire > WIRE_RANGE.max)
+    return no(`the server chose version 0.${wire}, which this agent does not speak`)
+  return { ok: true, challenge, keys, grew: keys.size > pinned.size }
 }
 
-export function signHello(
-  signer: { agentId: string; serverId: string; bootCounter: number; bootId: string; sign: Sign },
-  nonces: { agentNonce: string; nonce: string },
-): string {
-  const { agentId, serverId, bootCounter, bootId } = signer
-  return signer.sign(
-    signingBytes('agent-hello/1', { agentId, ...nonces, bootCounter, bootId, serverId, wire: WIRE_VERSION }),
-  )
+function no(message: string): { ok: false; message: string } {
+  return { ok: false, message }
 }

@@ -24,6 +24,8 @@ export interface JobDesk {
   readonly jobId: string
   readonly fence: number
   readonly manifest: JobManifest
+  /** What was signed: a job may know more of it than this agent. */
+  readonly manifestText: string
   context(waitMs: number): Promise<JobContext>
   credential<W extends JobCredential['want']>(
     want: W,

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import type { JobManifest } from '@tenon/core'
+import { flatManifest, type JobManifest } from '@tenon/core'
 import { attestationRequest, jobOutputs, jobProgress, jobResult, partName } from '@tenon/protocol'
 import type { z } from 'zod'
 import type { ReportedOutputs } from '../journal-state.ts'
@@ -15,7 +15,11 @@ const CONTEXT_WAIT_MS = 25_000
 const CREDENTIAL_WAIT_MS = 50_000
 
 const routes: Route[] = [
-  { method: 'GET', path: /^\/v1\/manifest$/, handle: async ({ desk }) => desk.manifest },
+  {
+    method: 'GET',
+    path: /^\/v1\/manifest$/,
+    handle: async ({ desk }) => flatManifest(JSON.parse(desk.manifestText)),
+  },
   { method: 'GET', path: /^\/v1\/context$/, handle: ({ desk }) => desk.context(CONTEXT_WAIT_MS) },
   { method: 'GET', path: /^\/v1\/secrets\/([^/]+)$/, handle: getSecret },
   { method: 'GET', path: /^\/v1\/outputs\/([^/]+)$/, handle: getOutputs },

@@ -218,7 +218,10 @@ describe('the job API', () => {
         body: {
           subject: deploy.manifest.jobId,
           ttlSeconds: 61,
-          repositories: [{ name: 'apps/web', actions: ['pull'], roots: [artifact.digest] }],
+          repositories: [
+            { name: 'plugins/script', actions: ['pull'], roots: [`sha256:${'0'.repeat(64)}`] },
+            { name: 'apps/web', actions: ['pull'], roots: [artifact.digest] },
+          ],
         },
       },
       {
@@ -304,6 +307,7 @@ describe('an attestation', () => {
   const artifact = { digest: `sha256:${'a'.repeat(64)}`, mediaType: 'm', size: 1, materials: [] }
 
   it('is asked of the server for a build', async () => {
+    Object.assign(server, { role: 'build', installId: null })
     await startAgent()
     const { spec } = await startJob({ kind: 'build' })
     const asked = call(spec, 'POST', '/v1/attestations', artifact)
@@ -319,10 +323,15 @@ describe('an attestation', () => {
     expect(await asked).toEqual({ status: 200, body: credential })
   })
 
-  it('is not given to other jobs, nor for nothing', async () => {
+  it('is not given to other jobs', async () => {
     await startAgent()
     const deploy = await startJob()
     expect((await call(deploy.spec, 'POST', '/v1/attestations', artifact)).status).toBe(403)
+  })
+
+  it('is not given for nothing', async () => {
+    Object.assign(server, { role: 'build', installId: null })
+    await startAgent()
     const build = await startJob({ kind: 'build' })
     expect((await call(build.spec, 'POST', '/v1/attestations', { digest: 'x' })).status).toBe(400)
     expect(server.all('credential.request')).toEqual([])

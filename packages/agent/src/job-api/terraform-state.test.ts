@@ -125,7 +125,7 @@ describe('Terraform’s state in the job API', () => {
     world.server.role = 'build'
     world.server.installId = null
     await world.start()
-    const job = await world.job()
+    const job = await world.job({ kind: 'build' })
     expect(await world.call(job, 'GET', STATE)).toMatchObject({
       status: 403,
       body: { error: { code: 'forbidden' } },

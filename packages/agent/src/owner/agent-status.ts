@@ -1,6 +1,7 @@
 import type { AgentRole } from '@tenon/core'
+import { readManifest } from '@tenon/protocol'
 import { fingerprint } from '../crypto.ts'
-import { heldState, parseManifest } from '../job-decisions.ts'
+import { heldState } from '../job-decisions.ts'
 import type { JobRecord, JournalState } from '../journal-state.ts'
 import type { AgentStatus } from './desk.ts'
 import type { LastStart } from './last-start.ts'
@@ -51,7 +52,7 @@ export function describeAgent({ identity, state, start, pid, live }: StatusFacts
 }
 
 function describeJob(record: JobRecord): AgentStatus['jobs'][number] {
-  const manifest = parseManifest(JSON.parse(record.document.text))
+  const manifest = readManifest(record.document.text)
   return {
     jobId: record.jobId,
     kind: manifest?.kind ?? null,

@@ -14,7 +14,7 @@ export interface OwnerDesk {
 }
 
 const time = z.string()
-const jobState = z.enum(['accepted', 'running', 'finished'])
+const jobState = z.enum(['accepted', 'held', 'running', 'finished'])
 
 export const agentStatus = z.object({
   running: z.boolean(),

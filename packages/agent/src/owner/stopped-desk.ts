@@ -1,10 +1,12 @@
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
+import { readManifest } from '@tenon/protocol'
+import { signerOf } from '../crypto.ts'
 import { AgentError } from '../errors.ts'
 import { folderHolder, lockFolder } from '../folder-lock.ts'
 import { EventOutbox } from '../event-outbox.ts'
 import { loadOrMakeKey, readIdentity } from '../identity.ts'
-import { heldState, parseManifest } from '../job-decisions.ts'
+import { heldState } from '../job-decisions.ts'
 import { Journal, readLines } from '../journal.ts'
 import { applyEntry, emptyState, snapshotEntries, type JournalEntry } from '../journal-state.ts'
 import type { Runtime } from '../runtime/runtime.ts'
@@ -80,7 +82,7 @@ async function stopJob(folder: AgentFolder, jobId: string) {
     if (!record.finished && !record.cancelRequested) {
       await journal.append({ type: 'cancel', jobId, fence: record.fence, by: 'customer' })
     }
-    const grace = parseManifest(JSON.parse(record.document.text))?.limits.graceSeconds ?? 0
+    const grace = readManifest(record.document.text)?.limits.graceSeconds ?? 0
     return { state: heldState(record), grace }
   })
   const start = await readLastStart(folder.dir)
@@ -98,7 +100,7 @@ async function withJournal<T>(
 ): Promise<T> {
   const { agentId } = await enrolled(dir)
   return holding(dir, async () => {
-    const { sign } = await loadOrMakeKey(dir)
+    const sign = signerOf(await loadOrMakeKey(dir))
     const state = emptyState()
     const journal = await Journal.open<JournalEntry>({
       file: path.join(dir, 'journal.jsonl'),

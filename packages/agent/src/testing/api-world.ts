@@ -70,8 +70,7 @@ export class ApiWorld {
 
   /** A running job; it runs until it is released, unless `fake` says otherwise. */
   async job(changes: Partial<JobManifest> = {}, fake: object = { untilReleased: true }): Promise<ApiJob> {
-    const made = this.server.manifest({}, fake)
-    const manifest = { ...made, ...changes }
+    const manifest = this.server.manifest(changes, fake)
     this.server.assign(manifest)
     await this.server.heard('job.accepted', manifest.jobId)
     const spec = await this.#started(manifest)

@@ -4,28 +4,49 @@ import type { AddressInfo } from 'node:net'
 import {
   keyStatement,
   makeId,
+  flatManifest,
+  isSignedBy,
+  KIND_RULES,
+  nestManifest,
   signDocument,
   signingBytes,
   type IdKind,
   type JobManifest,
   type KeyLink,
+  type JobKind,
+  type ManifestOperation,
+  type PlannedOperation,
   type SignedDocument,
+  type SigningContext,
 } from '@tenon/core'
 import {
+  agentEvent,
   agentFrame,
+  agentHello,
   decodeBulk,
   enrolRequest,
   formatJoinToken,
+  jobReport,
+  PRODUCT_VERSION,
   proveRequest,
   WIRE_VERSION,
+  type AgentEvent,
   type AgentFrame,
+  type AgentHello,
+  type JobReport,
   type ServerFrame,
 } from '@tenon/protocol'
 import { WebSocketServer, type WebSocket } from 'ws'
-import { fingerprint, makeSigningKey, verify, type SigningKey } from '../crypto.ts'
+import { fingerprint, makeSigningKey, sha256, verify, type SigningKey } from '../crypto.ts'
 import { waitUntil } from './wait-until.ts'
 
-type Of<T extends AgentFrame['type']> = Extract<AgentFrame, { type: T }>
+/** As frames come, with what is signed in them read. */
+export type HeardFrame =
+  | Exclude<AgentFrame, { type: 'hello' | 'job.finished' | 'event' }>
+  | ({ type: 'hello' } & AgentHello)
+  | { type: 'job.finished'; jobId: string; fence: number; report: JobReport }
+  | { type: 'event'; event: AgentEvent }
+type Of<T extends HeardFrame['type']> = Extract<HeardFrame, { type: T }>
 type Welcome = Extract<ServerFrame, { type: 'welcome' }>
 
 export const newId = (kind: IdKind) => makeId(kind, Date.now(), randomBytes(10))
@@ -37,7 +58,7 @@ export class ContractServer {
   role: 'build' | 'setup' | 'install' = 'install'
   installId: string | null = newId('install')
   readonly keys: { link: KeyLink; key: SigningKey }[] = []
-  readonly frames: AgentFrame[] = []
+  readonly frames: HeardFrame[] = []
   /** Log bytes by job, as far as they came without a gap. */
   readonly logs = new Map<string, Buffer>()
   sessions = 0
@@ -46,8 +67,10 @@ export class ContractServer {
   onOpen: ((socket: WebSocket, frame: Of<'open'>) => void) | undefined
   onHello: ((hello: Of<'hello'>) => Partial<Welcome> | undefined) | undefined
   /** Returns true when it did all that is to be done. */
-  onFrame: ((frame: AgentFrame, socket: WebSocket) => boolean) | undefined
+  onFrame: ((frame: HeardFrame, socket: WebSocket) => boolean) | undefined
   enrolStatus = 200
+  /** What the challenge chooses. */
+  wire = WIRE_VERSION
   ackLogs = true
   readonly problems: string[] = []
   socket: WebSocket | undefined
@@ -97,35 +120,42 @@ export class ContractServer {
     return this.keys.at(-1)!
   }
 
+  /** Of whatever kind, it holds what a job of that kind may hold. */
   manifest(changes: Partial<JobManifest> = {}, fake: object = {}): JobManifest {
     const now = Date.now()
-    return {
-      version: 1,
+    const kind = changes.kind ?? 'deploy'
+    const operation: PlannedOperation = {
+      operation: 'deploy',
+      plugin: { name: 'script', repository: 'plugins/script', digest: DIGEST },
+      component: 'web',
+      artifacts: [],
+      approvedPlan: null,
+      config: { component: { fake: { [kind]: fake as never } } },
+    }
+    const { operations = [operation], ...rest } = changes
+    const manifest = {
+      version: 2,
       serverId: this.serverId,
       jobId: newId('job'),
       fence: 1,
-      kind: 'deploy',
+      kind,
       target: { role: this.role, installId: this.installId },
-      operations: [
-        {
-          operation: 'deploy',
-          plugin: { name: 'script', repository: 'plugins/script', digest: null },
-          component: 'web',
-          artifacts: [],
-          approvedPlan: null,
-          config: { component: { fake: { [changes.kind ?? 'deploy']: fake as never } } },
-        },
-      ],
+      role: null,
+      network: { mode: 'open', names: [] },
+      requires: [],
+      operations: operations.map((one) => ({ ...one, ...holds(kind) })),
       limits: { memoryBytes: 1e8, cpus: 1, pids: 100, timeoutSeconds: 60, graceSeconds: 1 },
       issuedAt: new Date(now).toISOString(),
       notBefore: new Date(now - 1000).toISOString(),
       expiresAt: new Date(now + 3_600_000).toISOString(),
-      ...changes,
+      ...rest,
     }
+    return flatManifest(nested(manifest as unknown as JobManifest)) as JobManifest
   }
 
   sign(manifest: JobManifest): SignedDocument {
-    return signDocument('job-manifest/1', manifest, this.current.link.keyId, this.current.key.sign)
+    const { link, key } = this.current
+    return signDocument('job-manifest/1', nested(manifest), link.keyId, key.sign)
   }
 
   send(frame: ServerFrame): void {
@@ -144,12 +174,12 @@ export class ContractServer {
     for (const client of this.#ws.clients) client.terminate()
   }
 
-  all<T extends AgentFrame['type']>(type: T): Of<T>[] {
+  all<T extends HeardFrame['type']>(type: T): Of<T>[] {
     return this.frames.filter((frame): frame is Of<T> => frame.type === type)
   }
 
   /** The first frame of this type (about this job), present or to come. */
-  heard<T extends AgentFrame['type']>(type: T, jobId?: string): Promise<Of<T>> {
+  heard<T extends HeardFrame['type']>(type: T, jobId?: string): Promise<Of<T>> {
     const isIt = (frame: Of<T>) => jobId === undefined || jobOf(frame) === jobId
     return waitUntil(`a ${type} frame`, () => this.all(type).find(isIt))
   }
@@ -206,7 +236,7 @@ export class ContractServer {
       if (isBinary) return this.#takeLog(socket, streams, data)
       const parsed = agentFrame.safeParse(JSON.parse(data.toString()))
       if (!parsed.success) return void this.problems.push(`bad frame: ${data.toString().slice(0, 200)}`)
-      const frame = parsed.data
+      const frame = this.#read(parsed.data)
       this.frames.push(frame)
       if (frame.type === 'open') {
         agentNonce = frame.nonce
@@ -219,21 +249,39 @@ export class ContractServer {
     })
   }
 
+  /** The signatures are checked here, once for all. */
+  #read(frame: AgentFrame): HeardFrame {
+    switch (frame.type) {
+      case 'hello':
+        return { type: 'hello', ...agentHello.parse(this.#opened('agent-hello/2', frame.hello)) }
+      case 'job.finished':
+        return { ...frame, report: jobReport.parse(this.#opened('job-report/1', frame.report)) }
+      case 'event':
+        return { type: 'event', event: agentEvent.parse(this.#opened('agent-event/1', frame.event)) }
+      default:
+        return frame
+    }
+  }
+
+  #opened(context: SigningContext, document: SignedDocument): unknown {
+    if (!isSignedBy(context, document, this.agentPublicKey, verify))
+      this.problems.push(`the signature of ${context}`)
+    return JSON.parse(document.text)
+  }
+
   challenge(socket: WebSocket, agentNonce: string, nonce: string, signWith = this.current): void {
     const { agentId, serverId } = this
-    const statement = signingBytes('server-challenge/1', { agentId, agentNonce, nonce, serverId })
     const keys = this.keys.map(({ link }) => link)
-    const signature = signWith.key.sign(statement)
-    const keyId = signWith.link.keyId
-    sendTo(socket, { type: 'challenge', wire: WIRE_VERSION, serverId, nonce, keyId, signature, keys })
+    const statement = { agentId, agentNonce, nonce, serverId, wire: this.wire, version: PRODUCT_VERSION }
+    const { link, key } = signWith
+    const challenge = signDocument('server-challenge/2', statement, link.keyId, key.sign)
+    sendTo(socket, { type: 'challenge', challenge, keys })
   }
 
   #welcome(socket: WebSocket, hello: Of<'hello'>, nonces: { agentNonce: string; nonce: string }): void {
-    const { agentId, serverId } = this
-    const { bootCounter, bootId } = hello
-    const signed = { agentId, ...nonces, bootCounter, bootId, serverId, wire: WIRE_VERSION }
-    const bytes = signingBytes('agent-hello/1', signed)
-    if (!verify(this.agentPublicKey, bytes, hello.signature)) this.problems.push('hello signature')
+    const { agentNonce, nonce, serverId } = hello
+    if (agentNonce !== nonces.agentNonce || nonce !== nonces.nonce || serverId !== this.serverId)
+      this.problems.push('hello answers another challenge')
     const welcome: Welcome = {
       type: 'welcome',
       sessionId: newId('session'),
@@ -248,7 +296,7 @@ export class ContractServer {
     this.sessions += 1
   }
 
-  #handle(socket: WebSocket, streams: Map<number, string>, frame: AgentFrame): void {
+  #handle(socket: WebSocket, streams: Map<number, string>, frame: HeardFrame): void {
     if (frame.type === 'heartbeat') sendTo(socket, { type: 'heartbeat.ack', at: new Date().toISOString() })
     if (frame.type === 'event') this.#takeEvent(socket, frame)
     if (frame.type === 'log.open') {
@@ -257,16 +305,13 @@ export class ContractServer {
       sendTo(socket, { type: 'log.ack', stream: frame.stream, offset })
     }
     if (frame.type === 'job.finished') {
-      const { jobId, fence } = frame.report
-      const bytes = signingBytes('job-report/1', frame.report)
-      if (!verify(this.agentPublicKey, bytes, frame.signature)) this.problems.push('report signature')
+      const { jobId, fence } = frame
       sendTo(socket, { type: 'job.settled', jobId, fence, auditHead: null })
     }
   }
 
-  #takeEvent(socket: WebSocket, { event, signature }: Of<'event'>): void {
-    const bytes = signingBytes('agent-event/1', { ...event, agentId: this.agentId })
-    if (!verify(this.agentPublicKey, bytes, signature)) this.problems.push('event signature')
+  #takeEvent(socket: WebSocket, { event }: Of<'event'>): void {
+    if (event.agentId !== this.agentId) this.problems.push('an event of another agent')
     sendTo(socket, { type: 'event.ack', seq: event.seq, auditHead: null })
   }
 
@@ -286,8 +331,21 @@ function sendTo(socket: WebSocket, frame: ServerFrame): void {
   socket.send(JSON.stringify(frame))
 }
 
-function jobOf(frame: AgentFrame): string | null | undefined {
-  if (frame.type === 'job.finished') return frame.report.jobId
+function jobOf(frame: HeardFrame): string | null | undefined {
   if (frame.type === 'event') return frame.event.jobId
   return 'jobId' in frame ? frame.jobId : undefined
+}
+
+const DIGEST = `sha256:${'0'.repeat(64)}`
+/** See core's table of kinds. */
+function holds(kind: JobKind): Pick<ManifestOperation, 'operation'> & Partial<ManifestOperation> {
+  const [operation] = KIND_RULES[kind].operations
+  const plugin = { name: 'sync', repository: 'plugins/sync', digest: null }
+  return { operation: operation!, ...(kind === 'sync' ? { plugin } : {}) }
+}
+
+/** In the form that is signed, with its own digests. */
+function nested(manifest: JobManifest): object {
+  const { jobId, fence, issuedAt, notBefore, expiresAt, version, content: _, ...body } = manifest
+  return { ...nestManifest({ jobId, fence, issuedAt, notBefore, expiresAt }, body, sha256), version }
 }

@@ -1,11 +1,10 @@
 import {
+  agentWordOf,
   emptyHead,
   parseEntry,
-  signingBytes,
   verifyEntries,
   verifyHead,
   verifySignedHead,
-  type AuditEntry,
   type AuditHead,
   type AuditProblem,
   type SealedEntry,
@@ -87,7 +86,7 @@ function checkAgentWord(
   agents: ReadonlyMap<string, string>,
 ): 'none' | 'ok' | ChainProblem {
   const entry = parseEntry(sealed.body)
-  const signed = entry && signedWord(entry)
+  const signed = entry && agentWordOf(entry)
   if (!signed) return 'none'
   const { seq } = sealed
   const { agentId, bytes, signature } = signed
@@ -105,24 +104,4 @@ function checkAgentWord(
     code: 'bad_agent_signature',
     message: `entry ${seq} holds what agent ${agentId} did not sign`,
   }
-}
-
-/** A job's report names its agent itself; an event is signed together with the agent that the entry names. */
-function signedWord(
-  entry: AuditEntry,
-): { agentId: string; bytes: Uint8Array; signature: string } | undefined {
-  const { details, actor } = entry as { details?: unknown; actor?: unknown }
-  if (!isRecord(details) || typeof details['signature'] !== 'string') return undefined
-  const { report, event, signature } = details
-  const actorId = isRecord(actor) && typeof actor['id'] === 'string' ? actor['id'] : ''
-  if (isRecord(report)) {
-    const agentId = typeof report['agentId'] === 'string' ? report['agentId'] : actorId
-    return { agentId, bytes: signingBytes('job-report/1', report), signature }
-  }
-  if (!isRecord(event)) return undefined
-  return { agentId: actorId, bytes: signingBytes('agent-event/1', { ...event, agentId: actorId }), signature }
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -184,14 +184,20 @@ export class JobWorld {
 
 type Files = Record<string, string>
 
+const NO_DIGEST = `sha256:${'0'.repeat(64)}`
+
 export function manifestOf(operations: Partial<ManifestOperation>[]): JobManifest {
   return {
-    version: 1,
+    version: 2,
     serverId: 'test',
     jobId: 'job_00000000000000000000000001',
     fence: 1,
     kind: 'deploy',
     target: { role: 'install', installId: INSTALL_ID },
+    role: null,
+    network: { mode: 'open', names: [] },
+    requires: [],
+    content: NO_DIGEST,
     operations: operations.map((given) => ({
       operation: 'deploy',
       plugin: { name: 'script', repository: 'plugins/script', digest: null },
@@ -199,6 +205,7 @@ export function manifestOf(operations: Partial<ManifestOperation>[]): JobManifes
       artifacts: [],
       approvedPlan: null,
       config: {},
+      configDigest: NO_DIGEST,
       ...given,
     })),
     limits: { memoryBytes: 1e9, cpus: 1, pids: 100, timeoutSeconds: 240, graceSeconds: 4 },

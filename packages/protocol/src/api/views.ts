@@ -2,7 +2,7 @@ import { AGENT_ROLES, APPROVAL_OPTIONS, JOB_END_REASONS, JOB_KINDS, RUN_KINDS, U
 import { z } from 'zod'
 import { jobOutputs } from '../channel.ts'
 import { planResult } from '../plan-result.ts'
-import { buildableName, digest, id, jsonObject, name, partName, timestamp } from '../scalars.ts'
+import { buildableName, digest, id, jsonObject, name, openValue, partName, timestamp } from '../scalars.ts'
 
 /** What the API shows. Statuses are the words of `core/states.ts`. */
 export const waiting = z.object({
@@ -175,7 +175,7 @@ export const jobView = z.object({
   runId: id.nullable(),
   buildId: id.nullable(),
   manifestDigest: digest,
-  reason: z.enum(JOB_END_REASONS).nullable(),
+  reason: openValue(JOB_END_REASONS).nullable(),
   exitCode: z.int().nullable(),
   message: z.string(),
   result: jsonObject,

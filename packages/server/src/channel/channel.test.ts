@@ -1,5 +1,11 @@
-import { signingBytes } from '@tenon/core'
-import { BULK_LOG, encodeBulk, LOG_WINDOW, MAX_CONTROL_FRAME, type AgentEvent } from '@tenon/protocol'
+import {
+  BULK_LOG,
+  encodeBulk,
+  LOG_WINDOW,
+  MAX_CONTROL_FRAME,
+  WIRE_RANGE,
+  type AgentEvent,
+} from '@tenon/protocol'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { connect } from 'node:net'
@@ -8,13 +14,14 @@ import { auditOf } from '../testing/audit.ts'
 import { idleAgent } from '../testing/idle-agent.ts'
 import { unknownId } from '../testing/raw-api.ts'
 import {
+  type TestAgent,
   connectAgent,
+  eventFrame,
   finishedFrame,
   manifestOf,
   openWire,
   shakeHands,
   startedFrame,
-  type TestAgent,
 } from '../testing/test-agent.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { until } from '../testing/until.ts'
@@ -68,11 +75,16 @@ describe('before the handshake', () => {
     ['a start of a job', startedFrame(job), 'out_of_order'],
     [
       'an open of another wire version',
-      { type: 'open', wire: 99, agentId: unknownId('agt'), nonce: 'AAAA' },
+      { type: 'open', wire: { min: 98, max: 99 }, agentId: unknownId('agt'), nonce: 'AAAA' },
       'wire_version',
     ],
     ['an open without an id', { type: 'open', wire: 1, nonce: 'AAAA' }, 'bad_frame'],
-    ['an unknown frame', { type: 'please' }, 'bad_frame'],
+    [
+      'an open of an agent that was there before versions lived together',
+      { type: 'open', wire: 1, agentId: unknownId('agt'), nonce: 'AAAA' },
+      'wire_version',
+    ],
+    ['an unknown frame', { type: 'please' }, 'out_of_order'],
     ['no object', 'text', 'bad_frame'],
   ])('%s is rejected with a code', async (_, frame, code) => {
     const wire = await openWire(tenant.url)
@@ -94,7 +106,7 @@ describe('before the handshake', () => {
 
   it('a second open is out of order', async () => {
     const wire = await openWire(tenant.url)
-    const open = { type: 'open', wire: 1, agentId: unknownId('agt'), nonce: 'AAAA' } as const
+    const open = { type: 'open', wire: WIRE_RANGE, agentId: unknownId('agt'), nonce: 'AAAA' } as const
     wire.send(open)
     await wire.next('challenge')
     wire.send(open)
@@ -102,15 +114,33 @@ describe('before the handshake', () => {
   })
 })
 
+describe('an agent that is newer', () => {
+  it('may say what this server does not know: the rest counts, and an unknown frame is answered', async () => {
+    const agent = await idleAgent(tenant)
+    agent.sendRaw(JSON.stringify({ type: 'job.levitated', height: 3 }))
+    expect(await agent.next('unsupported')).toMatchObject({ frame: 'job.levitated', code: 'unknown_frame' })
+    agent.sendRaw(JSON.stringify({ ...heartbeat, extra: 1 }))
+    await agent.next('heartbeat.ack')
+    expect(agent.isOpen()).toBe(true)
+    await agent.close()
+  })
+
+  it('speaks the newest version that both know', async () => {
+    const agent = await idleAgent(tenant, { wire: { min: 2, max: 99 }, features: ['levitate'] })
+    expect(agent.isOpen()).toBe(true)
+    await agent.close()
+  })
+})
+
 describe('after the handshake', () => {
   it.each([
     [
       'a second hello or open',
-      JSON.stringify({ type: 'open', wire: 1, agentId: unknownId('agt'), nonce: 'AAAA' }),
+      JSON.stringify({ type: 'open', wire: WIRE_RANGE, agentId: unknownId('agt'), nonce: 'AAAA' }),
       'out_of_order',
     ],
     ['wrong types', JSON.stringify({ ...heartbeat, running: 'many' }), 'bad_frame'],
-    ['a field too many', JSON.stringify({ ...heartbeat, extra: 1 }), 'bad_frame'],
+    ['a type that is none', JSON.stringify({ type: 'Please; drop' }), 'bad_frame'],
     ['an id that is none', JSON.stringify({ ...startedFrame(job), jobId: "'; drop table job" }), 'bad_frame'],
     ['a time that no calendar has', JSON.stringify({ ...startedFrame(job), at: 'yesterday' }), 'bad_frame'],
     ['a frame past the limit', `"${'x'.repeat(MAX_CONTROL_FRAME + 10)}"`, 'too_large'],
@@ -202,18 +232,15 @@ describe('after the handshake', () => {
 })
 
 describe('events', () => {
-  const event = (agent: TestAgent, seq: number, change: Partial<AgentEvent> = {}) => {
-    const body: AgentEvent = {
+  const event = (agent: TestAgent, seq: number, change: Partial<AgentEvent> = {}) =>
+    eventFrame(agent.identity, {
       seq,
       at: new Date().toISOString(),
       action: 'agent.swept',
       jobId: null,
       details: { n: seq },
       ...change,
-    }
-    const signed = signingBytes('agent-event/1', { ...body, agentId: agent.identity.agentId })
-    return { type: 'event' as const, event: body, signature: agent.identity.key.sign(signed) }
-  }
+    })
 
   it('are written once however often they come, and the count goes on after a reconnect', async () => {
     const agent = await idleAgent(tenant)
@@ -245,7 +272,8 @@ describe('events', () => {
 
   it('that another signed are not taken', async () => {
     const agent = await idleAgent(tenant)
-    agent.send({ ...event(agent, 1), signature: 'AAAA' })
+    const { type, event: signed } = event(agent, 1)
+    agent.send({ type, event: { ...signed, signature: 'AAAA' } })
     expect(await agent.next('reject')).toMatchObject({ code: 'bad_signature' })
   })
 })

@@ -1,10 +1,15 @@
-import { signingBytes } from '@tenon/core'
+import { parseDocument, signDocument, type SignedDocument } from '@tenon/core'
 import {
+  AGENT_FRAMES,
   agentFrame,
+  agentHello,
+  agreeOnWire,
   BULK_LOG,
   decodeBulk,
+  describeDisagreement,
   MAX_CONTROL_FRAME,
-  WIRE_VERSION,
+  PRODUCT_VERSION,
+  WIRE_RANGE,
   type AgentFrame,
   type RejectCode,
   type ServerFrame,
@@ -95,8 +100,10 @@ export class Connection {
     if (data.byteLength > MAX_CONTROL_FRAME)
       return this.reject('too_large', `a frame may have ${MAX_CONTROL_FRAME} bytes`)
     if (isBinary) return this.#takeBulk(data)
-    const frame = parseFrame(data)
-    if (!frame) return this.reject('bad_frame', 'this is no frame of the agent channel')
+    const read = readFrame(data)
+    if (read === undefined) return this.reject('bad_frame', 'this is no frame of the agent channel')
+    if ('unknown' in read) return this.#unsupported(read.unknown)
+    const { frame } = read
     // A heartbeat never waits behind other frames: a chatty job must not make its agent look dead.
     if (frame.type === 'heartbeat' && this.#session)
       return answerHeartbeat(this.#context, this.#sessions, this.#session, frame)
@@ -104,6 +111,13 @@ export class Connection {
     this.#waitingBytes += bytes
     if (this.#waitingBytes > MAX_WAITING_BYTES) this.#socket.pause()
     this.#queue(this.#session ? laneOf(frame) : '', frame, bytes)
+  }
+
+  /** An agent that is newer may say what this server does not know; the rest of its words still count. */
+  #unsupported(type: string): void {
+    if (!this.#session) return this.reject('out_of_order', 'a session begins with open and hello')
+    const message = `this server (${PRODUCT_VERSION}) knows no frame ${type}; update it`
+    this.send({ type: 'unsupported', frame: type, code: 'unknown_frame', message })
   }
 
   #queue(lane: string, frame: AgentFrame, bytes: number): void {
@@ -143,41 +157,36 @@ export class Connection {
       if (frame.type !== 'open' && frame.type !== 'hello')
         return handleFrame(this.#context, this.#sessions, this.#session, frame)
     } else if (this.#challenge) {
-      if (frame.type === 'hello') return this.#welcome(this.#challenge, frame)
+      if (frame.type === 'hello') return this.#welcome(this.#challenge, frame.hello)
     } else if (frame.type === 'open') return this.#open(frame)
     this.reject('out_of_order', `a ${frame.type} frame does not belong here`)
   }
 
   #open(frame: Frame<'open'>): void {
-    if (frame.wire !== WIRE_VERSION)
+    const wire = agreeOnWire(WIRE_RANGE, frame.wire)
+    if (wire === undefined)
       return this.reject(
         'wire_version',
-        `this server speaks wire version ${WIRE_VERSION}; update the older side`,
+        describeDisagreement(WIRE_RANGE, frame.wire, 'this server', 'the agent'),
       )
     const { serverId, keys } = this.#context
     const nonce = randomBytes(24).toString('base64')
     const { keyId, key } = keys.current()
     this.#announcedKey = keyId
-    this.#challenge = { agentId: frame.agentId, agentNonce: frame.nonce, nonce, wire: frame.wire }
-    const statement = signingBytes('server-challenge/1', {
-      agentId: frame.agentId,
-      agentNonce: frame.nonce,
-      nonce,
-      serverId,
-    })
+    const challenge = { agentId: frame.agentId, agentNonce: frame.nonce, nonce, serverId, wire }
+    this.#challenge = challenge
+    const signed = { ...challenge, version: PRODUCT_VERSION }
     this.send({
       type: 'challenge',
-      wire: WIRE_VERSION,
-      serverId,
-      nonce,
-      keyId,
-      signature: key.sign(statement),
+      challenge: signDocument('server-challenge/2', signed, keyId, key.sign),
       keys: keys.links(),
     })
   }
 
-  async #welcome(challenge: Challenge, hello: Frame<'hello'>): Promise<void> {
-    const opened = await this.#sessions.desk.open({ challenge, hello })
+  async #welcome(challenge: Challenge, signed: SignedDocument): Promise<void> {
+    const hello = agentHello.safeParse(parseDocument(signed.text)).data
+    if (!hello) return this.reject('bad_frame', 'this is no hello')
+    const opened = await this.#sessions.desk.open({ challenge, hello, signed })
     if (!opened.ok) return this.reject(opened.code, opened.message)
     const { verdicts, ...kept } = opened.session
     const { slots, runtime } = hello
@@ -236,21 +245,22 @@ function laneOf(frame: AgentFrame): string {
     case 'job.accepted':
     case 'job.refused':
     case 'job.progress':
+    case 'job.finished':
       return frame.jobId
     // The desk keeps the order: an end that follows at once shares the transaction of its start.
     case 'job.started':
       return `${frame.jobId}/started`
-    case 'job.finished':
-      return frame.report.jobId
     default:
       return ''
   }
 }
 
-function parseFrame(data: Buffer): AgentFrame | undefined {
-  try {
-    return agentFrame.safeParse(JSON.parse(data.toString('utf8'))).data
-  } catch {
-    return undefined
-  }
+/** Undefined for what is no frame at all. */
+function readFrame(data: Buffer): { frame: AgentFrame } | { unknown: string } | undefined {
+  const value = parseDocument(data.toString('utf8'))
+  const frame = agentFrame.safeParse(value).data
+  if (frame) return { frame }
+  const { type } = (value ?? {}) as { type?: unknown }
+  const isUnknown = typeof type === 'string' && /^[a-z][a-z.-]{0,63}$/.test(type) && !AGENT_FRAMES.has(type)
+  return isUnknown ? { unknown: type } : undefined
 }

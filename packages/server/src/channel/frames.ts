@@ -1,5 +1,5 @@
-import { SERVER_CHAIN, signingBytes, type Json } from '@tenon/core'
-import type { AgentEvent, AgentFrame } from '@tenon/protocol'
+import { isSignedBy, parseDocument, SERVER_CHAIN, type Json } from '@tenon/core'
+import { agentEvent as eventSchema, jobReport, type AgentEvent, type AgentFrame } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
 import { grantCredential } from '../operations/grant-credential.ts'
@@ -45,6 +45,11 @@ export async function handleFrame(
       return credentialRequest(context, session, frame)
     case 'secret.stored':
       return secretStored(context, session, frame)
+    case 'unsupported':
+      return context.log.warn(
+        { agentId: session.agentId, frame: frame.frame },
+        'an agent does not know a frame of this server',
+      )
   }
 }
 
@@ -74,12 +79,15 @@ async function jobProgress(context: Context, session: Session, frame: Frame<'job
 async function jobFinished(
   sessions: Sessions,
   session: Session,
-  { report, signature }: Frame<'job.finished'>,
+  frame: Frame<'job.finished'>,
 ): Promise<void> {
+  const report = jobReport.safeParse(parseDocument(frame.report.text)).data
+  if (!report || report.jobId !== frame.jobId || report.fence !== frame.fence)
+    return session.reject('bad_frame', 'this is no report of that job')
   if (report.agentId !== session.agentId) return session.reject('bad_frame', 'a report names another agent')
   session.dispatcher.heard(report.jobId)
   const agent = { id: session.agentId, publicKey: session.publicKey, installId: session.installId }
-  const verdict = await sessions.desk.finish({ agent, report, signature })
+  const verdict = await sessions.desk.finish({ agent, report, signed: frame.report })
   if (!verdict.settled) return session.reject('bad_signature', verdict.message)
   session.dispatcher.release(report.jobId)
   session.send({
@@ -119,17 +127,12 @@ function openSink(context: Context, session: Session, stream: number, jobId: str
 async function agentEvent(
   context: Context,
   session: Session,
-  { event, signature }: Frame<'event'>,
+  { event: signed }: Frame<'event'>,
 ): Promise<void> {
-  if (
-    !verify(
-      session.publicKey,
-      signingBytes('agent-event/1', { ...event, agentId: session.agentId }),
-      signature,
-    )
-  ) {
+  const event = eventSchema.safeParse(parseDocument(signed.text)).data
+  if (!event) return session.reject('bad_frame', 'this is no event')
+  if (event.agentId !== session.agentId || !isSignedBy('agent-event/1', signed, session.publicKey, verify))
     return session.reject('bad_signature', 'an event is not signed by this agent')
-  }
   const { heads } = await transactWithHeads(context, async (tx) => {
     const moved = await tx.db
       .updateTable('agent')
@@ -145,7 +148,7 @@ async function agentEvent(
       subject: event.jobId ? { type: 'job', id: event.jobId } : { type: 'agent', id: session.agentId },
       outcome: isBadNews(event) ? 'failed' : 'ok',
       manifestDigest: null,
-      details: { event: event as unknown as Json, signature },
+      details: { event: signed as unknown as Json },
     })
   })
   session.send({

@@ -1,4 +1,4 @@
-import { canonicalText, deployBehind, SERVER_CHAIN, type JobManifest } from '@tenon/core'
+import { keptManifest, canonicalText, deployBehind, SERVER_CHAIN } from '@tenon/core'
 import type { Asked } from '@tenon/protocol'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
@@ -128,6 +128,6 @@ function askAbout(ground: Ground, deploy: StartingStep, there: There | undefined
 }
 
 function configOf(there: There | undefined): string | undefined {
-  const [operation] = there ? (JSON.parse(there.manifest) as JobManifest).operations : []
+  const [operation] = there ? keptManifest(there.manifest).operations : []
   return operation && canonicalText(appliedConfig(operation))
 }

@@ -1,11 +1,11 @@
 import {
+  keptManifest,
   ANNOTATIONS,
   parseClosure,
   provenanceStatement,
   SERVER_CHAIN,
   signatureStatement,
   signStatement,
-  type JobManifest,
   type Json,
   type Material,
   type ProvenanceFacts,
@@ -23,7 +23,7 @@ export async function attestArtifact(
   agentId: string,
   request: AttestationRequest,
 ): Promise<{ ok: true; credential: JobCredential } | { ok: false; message: string }> {
-  const manifest = JSON.parse(job.manifest) as JobManifest
+  const manifest = keptManifest(job.manifest)
   const build = manifest.operations.find(({ operation }) => operation === 'build')
   const target = build?.config['repository']
   const repository = typeof target === 'string' ? target : ''

@@ -1,4 +1,4 @@
-import { SERVER_CHAIN, type JobManifest } from '@tenon/core'
+import { keptManifest, SERVER_CHAIN } from '@tenon/core'
 import { collectGarbage, type GarbageReport } from '@tenon/oci'
 import type { Context } from '../context.ts'
 import { closureImages } from '../registry.ts'
@@ -49,10 +49,7 @@ async function neededRoots({ db }: Context): Promise<Set<string>> {
     .where('status', 'in', ['queued', 'assigned', 'running', 'lost'])
     .execute()
   const named = jobs.flatMap(({ manifest }) =>
-    (JSON.parse(manifest) as JobManifest).operations.flatMap(({ plugin, artifacts }) => [
-      plugin,
-      ...artifacts,
-    ]),
+    keptManifest(manifest).operations.flatMap(({ plugin, artifacts }) => [plugin, ...artifacts]),
   )
   return new Set([...builds, ...plugins, ...named].map(({ repository, digest }) => `${repository}@${digest}`))
 }

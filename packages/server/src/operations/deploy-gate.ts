@@ -1,4 +1,5 @@
 import {
+  keptManifest,
   canonicalText,
   deployBehind,
   documentDigest,
@@ -8,8 +9,7 @@ import {
   stepKey,
   type ApprovalOption,
   type GateStep,
-  type JobManifest,
-  type ManifestOperation,
+  type PlannedOperation,
   type StepKind,
 } from '@tenon/core'
 import { planOf, type Asked } from '@tenon/protocol'
@@ -90,7 +90,7 @@ export interface Starting {
     run: { id: string; install_id: string }
     step: { id: string; kind: StepKind; component: string | null }
   }
-  plan: { operations: ManifestOperation[] }
+  plan: { operations: PlannedOperation[] }
   subject: { install: { approval: ApprovalOption } }
 }
 
@@ -182,7 +182,7 @@ async function loadPlanned(tx: Tx, runIds: readonly string[]): Promise<Map<strin
       .filter(({ result }) => planOf(result) !== undefined)
       .map(({ run_id, component, manifest }) => [
         planKey(run_id, component),
-        madeOf((JSON.parse(manifest) as JobManifest).operations[0]!),
+        madeOf(keptManifest(manifest).operations[0]!),
       ]),
   )
 }
@@ -191,14 +191,14 @@ async function loadPlanned(tx: Tx, runIds: readonly string[]): Promise<Map<strin
  * Names what a plan or a deploy applies: artifact, plugin, and all that is told to it. Every input is part of it: a
  * plugin of a vendor's own, or a script, reads also those that no template names.
  */
-export function madeOf(operation: ManifestOperation): string {
+export function madeOf(operation: PlannedOperation): string {
   const { artifacts, plugin } = operation
   const made = { artifacts, plugin: plugin.digest, config: appliedConfig(operation) }
   return documentDigest(canonicalText(made), sha256)
 }
 
 /** Of what a job is told, what people set. */
-export function appliedConfig({ config }: ManifestOperation) {
+export function appliedConfig({ config }: PlannedOperation) {
   const { component, inputs, overrides } = config
   return { component, inputs, overrides }
 }

@@ -1,4 +1,12 @@
-import { jobStates, signingBytes, type AuditFact, type AuditHead, type Json } from '@tenon/core'
+import {
+  documentBytes,
+  isExactDocument,
+  jobStates,
+  type AuditFact,
+  type AuditHead,
+  type Json,
+  type SignedDocument,
+} from '@tenon/core'
 import type { JobReport } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import { verifyApart } from '../crypto.ts'
@@ -11,7 +19,8 @@ import { startedFact, startJobs, type Started } from './start-jobs.ts'
 export interface Finished {
   agent: { id: string; publicKey: string; installId: string | null }
   report: JobReport
-  signature: string
+  /** What was signed, of which `report` is what is known here. */
+  signed: SignedDocument
 }
 
 export type FinishVerdict =
@@ -85,8 +94,9 @@ function leaseOf({ agentId, jobId, fence }: { agentId: string; jobId: string; fe
   return `${agentId}/${jobId}/${fence}`
 }
 
-function isSigned({ agent, report, signature }: Finished): Promise<boolean> {
-  return verifyApart(agent.publicKey, signingBytes('job-report/1', report), signature)
+async function isSigned({ agent, signed }: Finished): Promise<boolean> {
+  if (!isExactDocument(signed)) return false
+  return verifyApart(agent.publicKey, documentBytes('job-report/1', signed.text), signed.signature)
 }
 
 function isStale({ agent, report }: Finished, job: LockedJob): boolean {
@@ -111,7 +121,7 @@ function staleFact({ agent, report }: Finished, currentFence: number | null): Au
 }
 
 function settlementOf(
-  { agent, report, signature }: Finished,
+  { agent, report, signed }: Finished,
   job: LockedJob,
   start: Started | undefined,
 ): Settlement {
@@ -123,7 +133,7 @@ function settlementOf(
     ending: { outcome, reason, exitCode, message, result: result as { [key: string]: Json }, outputs },
     fact: {
       actor: { type: 'agent', id: agent.id },
-      details: { report: report as unknown as Json, signature },
+      details: { report: signed as unknown as Json },
     },
   }
 }

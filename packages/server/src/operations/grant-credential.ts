@@ -1,4 +1,4 @@
-import type { JobManifest } from '@tenon/core'
+import { keptManifest } from '@tenon/core'
 import type { AttestationRequest, JobCredential } from '@tenon/protocol'
 import { isoNow, type Context } from '../context.ts'
 import { transact, type Tx } from '../store/transaction.ts'
@@ -16,7 +16,7 @@ export type Granted = { ok: true; credential: JobCredential } | { ok: false; mes
 export interface CredentialRequest {
   jobId: string
   fence: number
-  want: JobCredential['want']
+  want: string
   artifact?: AttestationRequest | undefined
 }
 
@@ -75,8 +75,16 @@ export async function grantCredential(
 
 /** Pure: only a sandbox enrols an agent, only a build has something to sign. */
 function mayHave(kind: string, { want, artifact }: CredentialRequest): boolean {
-  if (want === 'registry') return true
-  return want === 'join-token' ? kind === 'sandbox' : kind === 'build' && artifact !== undefined
+  switch (want) {
+    case 'registry':
+      return true
+    case 'join-token':
+      return kind === 'sandbox'
+    case 'attestation':
+      return kind === 'build' && artifact !== undefined
+    default:
+      return false
+  }
 }
 
 /** A sync gets what it must first trade for a bearer; other jobs get a bearer for what their manifest names. */
@@ -86,7 +94,7 @@ async function registryCredential(
   job: GrantedJob,
   agentId: string,
 ): Promise<JobCredential> {
-  const grants = grantsOf(JSON.parse(job.manifest) as JobManifest)
+  const grants = grantsOf(keptManifest(job.manifest))
   const answer = { want: 'registry' as const, registry: '/', pace: PACE }
   const repositories = grants.map(({ name, actions }) => ({ name, actions }))
   if (job.kind !== 'sync') {

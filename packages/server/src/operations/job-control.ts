@@ -1,4 +1,4 @@
-import { jobStates, type JobManifest, type JobOutcome } from '@tenon/core'
+import { jobStates, keptManifest, type JobOutcome } from '@tenon/core'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import { transact, type Tx } from '../store/transaction.ts'
@@ -174,12 +174,14 @@ export async function signAgain(context: Context, tx: Tx, jobId: string, fence: 
     .select(['manifest', 'kind', 'role', 'install_id'])
     .where('id', '=', jobId)
     .executeTakeFirstOrThrow()
-  const { operations, limits } = JSON.parse(row.manifest) as JobManifest
+  const { operations, limits, role, network } = keptManifest(row.manifest)
   return signManifest(context, jobId, fence, {
     kind: row.kind,
     role: row.role,
     installId: row.install_id,
     operations,
     limits,
+    cloudRole: role,
+    network,
   })
 }

@@ -283,7 +283,8 @@ describe('a result', () => {
   it('that another key signed, or that names another agent, ends the connection and changes nothing', async () => {
     const { id, fence } = await running()
     const inventory = [{ jobId: id, fence, state: 'running' as const }]
-    agent.send({ ...finishedFrame(agent.identity, { jobId: id, fence }), signature: 'AAAA' })
+    const frame = finishedFrame(agent.identity, { jobId: id, fence })
+    agent.send({ ...frame, report: { ...frame.report, signature: 'AAAA' } })
     expect(await agent.next('reject')).toMatchObject({ code: 'bad_signature' })
     await comeBack({ inventory })
     const other = { ...agent.identity, agentId: `agt_${'0'.repeat(26)}` }

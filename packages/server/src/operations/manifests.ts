@@ -1,16 +1,19 @@
 import {
   actionKey,
   documentDigest,
+  defaultNetwork,
   isBuilt,
+  KIND_RULES,
   kubernetesTargets,
+  nestManifest,
   signDocument,
   type App,
   type AgentRole,
   type JobKind,
-  type JobManifest,
   type Json,
   type ManifestLimits,
-  type ManifestOperation,
+  type JobNetwork,
+  type PlannedOperation,
   type StepKind,
 } from '@tenon/core'
 import { isoNow, type Context } from '../context.ts'
@@ -31,9 +34,11 @@ export interface JobPlan {
   kind: JobKind
   role: AgentRole
   installId: string | null
-  operations: ManifestOperation[]
+  operations: PlannedOperation[]
   /** What was asked for or, of a job that is signed again, what was decided; the rest by kind and component. */
   limits?: { [K in keyof ManifestLimits]?: number | undefined }
+  cloudRole?: string | null | undefined
+  network?: JobNetwork | undefined
 }
 
 const MiB = 1_048_576
@@ -51,24 +56,27 @@ const LIMITS: Record<JobKind, ManifestLimits> = {
 
 /** Signed when the job becomes ready, and again under a new fencing number when it goes back to the queue. */
 export function signManifest(context: Context, jobId: string, fence: number, plan: JobPlan) {
-  const manifest: JobManifest = {
-    version: 1,
-    serverId: context.serverId,
-    jobId,
-    fence,
-    kind: plan.kind,
-    target: { role: plan.role, installId: plan.role === 'install' ? plan.installId : null },
-    operations: plan.operations,
-    limits: limitsOf(plan),
-    issuedAt: isoNow(context),
-    notBefore: isoNow(context),
-    expiresAt: isoNow(context, context.config.manifestTtlSeconds),
-  }
+  const issuedAt = isoNow(context)
+  const expiresAt = isoNow(context, context.config.manifestTtlSeconds)
+  const manifest = nestManifest(
+    { jobId, fence, issuedAt, notBefore: issuedAt, expiresAt },
+    {
+      serverId: context.serverId,
+      kind: plan.kind,
+      target: { role: plan.role, installId: plan.role === 'install' ? plan.installId : null },
+      role: plan.cloudRole === undefined ? KIND_RULES[plan.kind].role : plan.cloudRole,
+      network: plan.network ?? defaultNetwork(plan.kind, plan.operations),
+      requires: [],
+      operations: plan.operations,
+      limits: limitsOf(plan),
+    },
+    sha256,
+  )
   const { keyId, key } = context.keys.current()
   const document = signDocument('job-manifest/1', manifest, keyId, key.sign)
   return {
     manifest: document.text,
-    manifest_issued_at: manifest.issuedAt,
+    manifest_issued_at: issuedAt,
     manifest_key_id: document.keyId,
     manifest_signature: document.signature,
     manifest_digest: documentDigest(document.text, sha256),
@@ -122,6 +130,7 @@ export function planJobOfStep(plugins: Plugins, subject: StepSubject): JobPlan {
         role: roleOfStep(kind),
         installId: install.id,
         operations: [sandboxOperation(plugins, subject)],
+        cloudRole: kind === 'sandbox' ? 'provision' : 'deprovision',
       }
     case 'sync':
       return { kind, ...inInstall, operations: [syncOperation(plugins, subject)] }
@@ -132,8 +141,10 @@ export function planJobOfStep(plugins: Plugins, subject: StepSubject): JobPlan {
       const limits = { timeoutSeconds: componentOf(subject).settings?.deployTimeoutSeconds }
       return { kind, ...inInstall, operations: [componentOperation(plugins, subject, kind)], limits }
     }
-    case 'action':
-      return { kind, ...inInstall, operations: [actionOperation(plugins, subject)] }
+    case 'action': {
+      const cloudRole = subject.app.actions?.find(({ name }) => name === subject.action)?.role
+      return { kind, ...inInstall, operations: [actionOperation(plugins, subject)], cloudRole }
+    }
     case 'secrets':
       return { kind: 'deploy', ...inInstall, operations: [secretsOperation(plugins, subject, 'deploy')] }
     case 'secrets-destroy':
@@ -141,7 +152,7 @@ export function planJobOfStep(plugins: Plugins, subject: StepSubject): JobPlan {
   }
 }
 
-function sandboxOperation(plugins: Plugins, { kind, install }: StepSubject): ManifestOperation {
+function sandboxOperation(plugins: Plugins, { kind, install }: StepSubject): PlannedOperation {
   const config = {
     ...install.sandbox_config,
     action: kind === 'sandbox' ? 'create' : 'destroy',
@@ -158,7 +169,7 @@ function sandboxOperation(plugins: Plugins, { kind, install }: StepSubject): Man
   }
 }
 
-function syncOperation(plugins: Plugins, subject: StepSubject): ManifestOperation {
+function syncOperation(plugins: Plugins, subject: StepSubject): PlannedOperation {
   if (subject.component === null) return syncOf(ownArtifacts(plugins, subject), null, {})
   const component = componentOf(subject)
   const artifact = { name: 'artifact', ...artifactOf(subject) }
@@ -167,13 +178,13 @@ function syncOperation(plugins: Plugins, subject: StepSubject): ManifestOperatio
   return syncOf(artifacts, component.name, { component: component.config })
 }
 
-function ownArtifacts(plugins: Plugins, { app, actions }: StepSubject): ManifestOperation['artifacts'] {
+function ownArtifacts(plugins: Plugins, { app, actions }: StepSubject): PlannedOperation['artifacts'] {
   const built = [...actions].map(([name, artifact]) => ({ name: actionKey(name, null), ...artifact }))
   return [...ownPlugins(plugins, app).map(pluginArtifact), ...built]
 }
 
 /** What does the steps of no component. */
-function ownPlugins(plugins: Plugins, app: App): ManifestOperation['plugin'][] {
+function ownPlugins(plugins: Plugins, app: App): PlannedOperation['plugin'][] {
   const names = [
     ...((app.actions ?? []).length > 0 ? ['action'] : []),
     ...(kubernetesTargets(app).length > 0 ? [SECRETS_PLUGIN] : []),
@@ -182,15 +193,15 @@ function ownPlugins(plugins: Plugins, app: App): ManifestOperation['plugin'][] {
 }
 
 function syncOf(
-  artifacts: ManifestOperation['artifacts'],
+  artifacts: PlannedOperation['artifacts'],
   component: string | null,
-  config: ManifestOperation['config'],
-): ManifestOperation {
+  config: PlannedOperation['config'],
+): PlannedOperation {
   const plugin = { name: 'sync', repository: 'tenon/plugins/sync', digest: null }
   return { operation: 'sync', plugin, component, artifacts, approvedPlan: null, config }
 }
 
-function pluginArtifact({ repository, digest }: ManifestOperation['plugin']) {
+function pluginArtifact({ repository, digest }: PlannedOperation['plugin']) {
   return { name: 'plugin', repository, digest: digest! }
 }
 
@@ -198,7 +209,7 @@ function componentOperation(
   plugins: Plugins,
   subject: StepSubject,
   operation: 'plan' | 'deploy' | 'destroy',
-): ManifestOperation {
+): PlannedOperation {
   const component = componentOf(subject)
   const artifact = artifactOf(subject)
   return {
@@ -217,7 +228,7 @@ function secretsOperation(
   plugins: Plugins,
   subject: StepSubject,
   operation: 'deploy' | 'destroy',
-): ManifestOperation {
+): PlannedOperation {
   return {
     operation,
     plugin: pluginFor(plugins, SECRETS_PLUGIN),
@@ -228,7 +239,7 @@ function secretsOperation(
   }
 }
 
-function actionOperation(plugins: Plugins, subject: StepSubject): ManifestOperation {
+function actionOperation(plugins: Plugins, subject: StepSubject): PlannedOperation {
   const config = actionConfig(subject, subject.action ?? '')
   if (!config) throw new ApiFailure('wrong_state', `the app no longer has an action ${subject.action}`)
   return {
@@ -241,7 +252,7 @@ function actionOperation(plugins: Plugins, subject: StepSubject): ManifestOperat
   }
 }
 
-function actionArtifacts({ app, action, actions }: StepSubject): ManifestOperation['artifacts'] {
+function actionArtifacts({ app, action, actions }: StepSubject): PlannedOperation['artifacts'] {
   const known = app.actions?.find(({ name }) => name === action)
   if (!known || !isBuilt(known)) return []
   const artifact = actions.get(known.name)
@@ -259,19 +270,19 @@ function pluginOf(
   plugins: Plugins,
   type: string,
   artifact: { repository: string; digest: string },
-): ManifestOperation['plugin'] {
+): PlannedOperation['plugin'] {
   return type === 'plugin' ? { name: type, ...artifact } : pluginFor(plugins, type)
 }
 
 /** What runs a component of each type, by name. */
-export type Plugins = ReadonlyMap<string, ManifestOperation['plugin']>
+export type Plugins = ReadonlyMap<string, PlannedOperation['plugin']>
 
 export async function loadPlugins(tx: Tx): Promise<Plugins> {
   const rows = await tx.db.selectFrom('plugin').select(['name', 'repository', 'digest']).execute()
   return new Map(rows.map((row) => [row.name, row]))
 }
 
-export function pluginFor(plugins: Plugins, name: string): ManifestOperation['plugin'] {
+export function pluginFor(plugins: Plugins, name: string): PlannedOperation['plugin'] {
   const plugin = plugins.get(name)
   if (!plugin)
     throw new ApiFailure('bad_app', `no plugin handles the type ${name}`, {

@@ -1,12 +1,14 @@
 import {
+  isSignedBy,
   reconcile,
   signingBytes,
   type AgentRole,
   type AuditFact,
   type AuditHead,
   type Reconciliation,
+  type SignedDocument,
 } from '@tenon/core'
-import type { AgentFrame, RejectCode } from '@tenon/protocol'
+import type { AgentHello, RejectCode } from '@tenon/protocol'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
@@ -16,8 +18,6 @@ import { transact, type Tx } from '../store/transaction.ts'
 import { advanceRuns, lockRuns } from './advance-run.ts'
 import { chainOf } from './audit-chains.ts'
 import { endGoneJob, requeueJob } from './job-control.ts'
-
-type Hello = Extract<AgentFrame, { type: 'hello' }>
 
 export interface OpenedSession {
   sessionId: string
@@ -41,12 +41,14 @@ export interface Challenge {
   agentId: string
   agentNonce: string
   nonce: string
+  serverId: string
   wire: number
 }
 
 export interface Opening {
   challenge: Challenge
-  hello: Hello
+  hello: AgentHello
+  signed: SignedDocument
 }
 
 /** Verifies the agents, lets the newer start win, and settles with each what both sides hold. One transaction for all. */
@@ -117,17 +119,11 @@ function refusalOf(
   context: Context,
   tx: Tx,
   agent: Agent | undefined,
-  { challenge, hello }: Opening,
+  { challenge, hello, signed }: Opening,
 ): Refused | undefined {
   if (!agent) return { ok: false, code: 'unknown_agent', message: 'this server knows no such agent' }
-  const { bootCounter, bootId } = hello
-  const statement = signingBytes('agent-hello/1', {
-    ...challenge,
-    bootCounter,
-    bootId,
-    serverId: context.serverId,
-  })
-  if (!verify(agent.public_key, statement, hello.signature)) {
+  const { bootCounter } = hello
+  if (!isSignedBy('agent-hello/2', signed, agent.public_key, verify) || !answers(challenge, hello)) {
     const message = 'the handshake is not signed by the key that enrolled'
     return refuse(context, tx, agent, 'bad_signature', message)
   }
@@ -140,13 +136,25 @@ function refusalOf(
   return refuse(context, tx, agent, 'quarantined', message)
 }
 
-function isSameStart(agent: Agent, hello: Hello): boolean {
+/** Signed for this very challenge, and no other. */
+function answers(challenge: Challenge, hello: AgentHello): boolean {
+  const { agentId, agentNonce, nonce, serverId, wire } = challenge
+  return (
+    hello.agentId === agentId &&
+    hello.agentNonce === agentNonce &&
+    hello.nonce === nonce &&
+    hello.serverId === serverId &&
+    hello.wire === wire
+  )
+}
+
+function isSameStart(agent: Agent, hello: AgentHello): boolean {
   return hello.bootCounter === agent.boot_counter && hello.bootId === agent.boot_id
 }
 
 interface Accepted {
   agent: Agent
-  hello: Hello
+  hello: AgentHello
   sessionId: string
 }
 
@@ -264,13 +272,13 @@ async function saveSessions(context: Context, tx: Tx, accepted: readonly Accepte
   }
 }
 
-function recipientHolds(agent: Agent, { recipient }: Hello): boolean {
+function recipientHolds(agent: Agent, { recipient }: AgentHello): boolean {
   if (recipient === null) return false
   const statement = { agentId: agent.id, recipient: recipient.age }
   return verify(agent.public_key, signingBytes('agent-recipient/1', statement), recipient.signature)
 }
 
-function startFact(agent: Agent, hello: Hello): AuditFact {
+function startFact(agent: Agent, hello: AgentHello): AuditFact {
   return {
     actor: { type: 'agent', id: agent.id },
     action: agent.boot_counter === 0 ? 'agent.connected' : 'agent.superseded_earlier',

@@ -7,6 +7,7 @@ import {
   type JobOutcome,
   type JobStatus,
   type Json,
+  type OpenValue,
   type StepKind,
   type StepStatus,
 } from '@tenon/core'
@@ -22,7 +23,7 @@ import { settlePlans } from './settle-plans.ts'
 
 export interface Ending {
   outcome: JobOutcome
-  reason: JobEndReason
+  reason: OpenValue<JobEndReason>
   exitCode: number | null
   message: string
   result: { [key: string]: Json }
@@ -71,7 +72,8 @@ export async function lockJobs(tx: Tx, jobIds: readonly string[]): Promise<Map<s
     sql<Omit<LockedJob, 'run'>>`
       select job.id, job.kind, pool, role, install_id, job.status, fence, job.run_id, step_id, build_id, agent_id,
         manifest_digest, cancel_requested_at, step.kind as step_kind, step.status as step_status, step.component,
-        case when build_id is not null then manifest::jsonb #>> '{operations,0,config,repository}' end as build_repository,
+        case when build_id is not null then coalesce(manifest::jsonb #>> '{body,operations,0,config,repository}',
+          manifest::jsonb #>> '{operations,0,config,repository}') end as build_repository,
         step.key as step_key, step.attempts, step.max_auto_retries
       from job left join step on step.id = job.step_id
       where job.id = any(${jobIds}) order by job.id for update of job`.execute(tx.db),

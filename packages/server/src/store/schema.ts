@@ -6,6 +6,7 @@ import type {
   DeployStatus,
   InstallStatus,
   JobEndReason,
+  OpenValue,
   JobKind,
   JobStatus,
   Json,
@@ -217,7 +218,7 @@ export interface JobTable {
   agent_id: string | null
   lease_until: string | null
   cancel_requested_at: string | null
-  reason: JobEndReason | null
+  reason: OpenValue<JobEndReason> | null
   exit_code: number | null
   message: Generated<string>
   result: JsonWithDefault<{ [key: string]: Json }>

@@ -1,8 +1,20 @@
-import { signingBytes, type HeldJob, type JobManifest } from '@tenon/core'
 import {
+  FEATURE_NAMES,
+  isSignedBy,
+  keptManifest,
+  signDocument,
+  signingBytes,
+  type HeldJob,
+  type JobManifest,
+  type SigningContext,
+} from '@tenon/core'
+import {
+  serverChallenge,
   serverFrame,
-  WIRE_VERSION,
+  WIRE_RANGE,
+  type AgentEvent,
   type AgentFrame,
+  type AgentHello,
   type EnrolRequest,
   type EnrolResponse,
   type JobReport,
@@ -54,7 +66,8 @@ export interface HelloOptions {
   inventory?: HeldJob[]
   auditHead?: { chain: string; seq: number; hash: string } | null
   recipient?: string | null
-  wire?: number
+  wire?: { min: number; max: number }
+  features?: string[]
   /** Signs the handshake instead of the identity's own key. */
   signWith?: SigningKey
 }
@@ -98,22 +111,26 @@ export async function shakeHands(
 ): Promise<Frame<'welcome'> | Frame<'reject'>> {
   const agentNonce = randomBytes(24).toString('base64')
   const { agentId, key } = identity
-  wire.send({ type: 'open', wire: options.wire ?? WIRE_VERSION, agentId, nonce: agentNonce })
+  wire.send({ type: 'open', wire: options.wire ?? WIRE_RANGE, agentId, nonce: agentNonce })
   const challenge = await until('an answer to open', () =>
     wire.frames.find((f) => f.type === 'challenge' || f.type === 'reject'),
   )
   if (challenge.type !== 'challenge') return challenge as Frame<'reject'>
-  const { serverId, nonce } = challenge
-  const proven = challenge.keys.find((link) => link.keyId === challenge.keyId)
-  const proof = signingBytes('server-challenge/1', { agentId, agentNonce, nonce, serverId })
-  if (!proven || !verify(proven.publicKey, proof, challenge.signature))
+  const { challenge: signed, keys } = challenge
+  const proven = keys.find((link) => link.keyId === signed.keyId)
+  if (!proven || !isSignedBy('server-challenge/2', signed, proven.publicKey, verify))
     throw new Error('the challenge is not signed by the server')
+  const { serverId, nonce, wire: version } = serverChallenge.parse(JSON.parse(signed.text))
   const bootCounter = options.bootCounter ?? 1
   const bootId = options.bootId ?? 'one start of the test agent'
   const age = options.recipient ?? null
-  const statement = { agentId, agentNonce, bootCounter, bootId, nonce, serverId, wire: WIRE_VERSION }
-  wire.send({
-    type: 'hello',
+  const hello: AgentHello = {
+    agentId,
+    agentNonce,
+    nonce,
+    serverId,
+    wire: version,
+    features: options.features ?? FEATURE_NAMES,
     bootCounter,
     bootId,
     version: '0.0.0-test',
@@ -129,8 +146,8 @@ export async function shakeHands(
     recipient: age
       ? { age, signature: key.sign(signingBytes('agent-recipient/1', { agentId, recipient: age })) }
       : null,
-    signature: (options.signWith ?? key).sign(signingBytes('agent-hello/1', statement)),
-  })
+  }
+  wire.send({ type: 'hello', hello: signedBy(options.signWith ?? key, 'agent-hello/2', hello) })
   return until('an answer to hello', () =>
     wire.frames.find((f) => f.type === 'welcome' || f.type === 'reject'),
   ) as Promise<Frame<'welcome'> | Frame<'reject'>>
@@ -179,7 +196,7 @@ export async function enrolTestAgent(
 }
 
 export function manifestOf(assign: Frame<'job.assign'>): JobManifest {
-  return JSON.parse(assign.manifest.text) as JobManifest
+  return keptManifest(assign.manifest.text)
 }
 
 export function finishedFrame(
@@ -205,7 +222,19 @@ export function finishedFrame(
     finishedAt: new Date().toISOString(),
     ...report,
   }
-  return { type: 'job.finished', report: whole, signature: key.sign(signingBytes('job-report/1', whole)) }
+  const { jobId, fence } = whole
+  return { type: 'job.finished', jobId, fence, report: signedBy(key, 'job-report/1', whole) }
+}
+
+export function eventFrame(
+  { agentId, key }: Pick<TestIdentity, 'agentId' | 'key'>,
+  event: Omit<AgentEvent, 'agentId'>,
+): Extract<AgentFrame, { type: 'event' }> {
+  return { type: 'event', event: signedBy(key, 'agent-event/1', { ...event, agentId }) }
+}
+
+function signedBy(key: SigningKey, context: SigningContext, value: object) {
+  return signDocument(context, value, 'a-key-of-the-test', key.sign)
 }
 
 export function startedFrame(job: { jobId: string; fence: number }): AgentFrame {
