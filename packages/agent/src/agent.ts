@@ -11,7 +11,9 @@ import { CredentialDesk } from './credentials.ts'
 import { enrol } from './enrol.ts'
 import { AgentError, messageOf } from './errors.ts'
 import { signerOf } from './crypto.ts'
+import { describeRuntime } from './describe-runtime.ts'
 import { EventOutbox } from './event-outbox.ts'
+import { Holds } from './hold.ts'
 import { EXIT, exitCodeOf, type ExitCode } from './exit-codes.ts'
 import { lockFolder } from './folder-lock.ts'
 import { bootIdentity, loadOrMakeKey, saveIdentity, type Identity } from './identity.ts'
@@ -120,7 +122,7 @@ class RunningAgent implements Agent {
       () => runner.leave(),
       async () => credentials.close(),
     )
-    const description = await this.#describeRuntime()
+    const description = await describeRuntime(runtime, config, this.#log)
     await events.raise('agent.started', null, {
       version: PRODUCT_VERSION,
       bootCounter: identity.bootCounter,
@@ -212,6 +214,7 @@ class RunningAgent implements Agent {
       keys: () => identity.pinnedKeys,
       skewMs: config.clockSkewMs,
       slots: new Slots(capacityOf(config)),
+      holds: new Holds(),
       spec: {
         ...jobSpecSettings(config, runtime.name),
         apiSocket: api.socket,
@@ -338,21 +341,6 @@ class RunningAgent implements Agent {
       this.#log.error(problem, 'a line of the journal is broken and was left out; a copy is kept beside it')
     }
     return { journal, state }
-  }
-
-  async #describeRuntime(): Promise<HelloContent['runtime']> {
-    const { runtime, config } = this.#options
-    const { confinement, warnings } = await runtime.describe()
-    for (const warning of warnings) this.#log.warn({ runtime: runtime.name }, warning)
-    const clipped = warnings.slice(0, 20).map((warning) => warning.slice(0, 500))
-    const { interactiveSlots, memoryBytes, cpus } = capacityOf(config)
-    const known = (value: number) => (Number.isFinite(value) ? value : null)
-    return {
-      name: runtime.name,
-      confinement: confinement.slice(0, 500),
-      warnings: clipped,
-      capacity: { interactiveSlots, memoryBytes: known(memoryBytes), cpus: known(cpus) },
-    }
   }
 
   #rejected(code: FinalReject): void {

@@ -21,7 +21,7 @@ export interface AssignCheck {
   target: ManifestTarget
   nowMs: number
   skewMs: number
-  state: Pick<JournalState, 'jobs' | 'seen' | 'paused'>
+  state: Pick<JournalState, 'jobs' | 'seen'>
   /** What this life of the agent refused, by job. */
   refused: ReadonlyMap<string, Refusal>
 }
@@ -57,10 +57,6 @@ export function decideAssign(check: AssignCheck): AssignVerdict {
   // The server may have ended the job on that word while this copy was on its way.
   const refused = check.refused.get(jobId)
   if (refused?.fence === fence) return refused
-  if (check.state.paused !== null) {
-    const message = `the customer paused this agent at ${check.state.paused}; it takes no new jobs until it is resumed`
-    return { type: 'refuse', jobId, fence, code: 'policy', message }
-  }
   return { type: 'accept', manifest: verdict.manifest, supersedes: held }
 }
 
@@ -141,7 +137,8 @@ export function orphans(jobs: ReadonlyMap<string, JobRecord>, found: readonly Jo
 
 export function heldState(record: JobRecord): HeldJob['state'] {
   if (record.finished) return 'finished'
-  return record.startedAt === null ? 'accepted' : 'running'
+  if (record.startedAt !== null) return 'running'
+  return record.held ? 'held' : 'accepted'
 }
 
 /** Every digest that a sync was about, and what became of it. */

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { chmod, mkdir } from 'node:fs/promises'
 import { describeShortage, documentDigest, type Holder, type JobManifest } from '@tenon/core'
-import { jobReport, type AgentFrame, type JobReport } from '@tenon/protocol'
+import { jobReport, type AgentFrame, type AgentVerdict, type JobReport } from '@tenon/protocol'
 import type { Logger } from 'pino'
 import { sha256, type SignText } from './crypto.ts'
 import type { EventOutbox } from './event-outbox.ts'
@@ -14,6 +14,7 @@ import {
   type JobEnd,
   type Recovery,
 } from './job-decisions.ts'
+import { holdOf, type Hold, type Holds } from './hold.ts'
 import { buildJobSpec, cacheDirOf, type JobSpecSettings } from './job-spec.ts'
 import type { Journal } from './journal.ts'
 import type { JobRecord, JournalEntry, JournalState } from './journal-state.ts'
@@ -36,6 +37,7 @@ export interface JobLifeContext {
   state: JournalState
   runtime: Runtime
   slots: Slots
+  holds: Holds
   shipper: LogShipper
   events: EventOutbox
   spec: JobSpecSettings
@@ -62,6 +64,8 @@ export class JobLife {
   readonly #given: GivenSecrets
   #isOver = false
   #waitsFor: string | undefined
+  #holdTold: string | undefined
+  #hasLapsed = false
 
   constructor(context: JobLifeContext, record: JobRecord, manifest: JobManifest) {
     this.#context = context
@@ -101,7 +105,8 @@ export class JobLife {
       return
     }
     const place = placeOf(this.manifest)
-    const holdsSlot = how.type === 'start' ? await this.#takePlace(place) : true
+    const holdsSlot = how.type === 'start' ? await this.#mayStart(place) : true
+    if (this.#hasLapsed) return
     if (how.type !== 'start') slots.take(place)
     try {
       const end = await this.#toItsEnd(how)
@@ -113,6 +118,60 @@ export class JobLife {
     }
   }
 
+  /** It was held until it might not start any more: the server has its step ask anew. */
+  get hasLapsed(): boolean {
+    return this.#hasLapsed
+  }
+
+  /** Waits for the customer's word and for a slot. With neither there is nothing to give back. */
+  async #mayStart(place: Holder): Promise<boolean> {
+    for (;;) {
+      if (!(await this.#untilAllowed()) || !(await this.#takePlace(place))) return false
+      const isLate = this.record.held !== null && this.#msToStart() <= 0
+      if (!isLate && !holdOf(this.#context.state)) return true
+      this.#context.slots.release(place.jobId)
+      if (isLate) return this.#lapse()
+    }
+  }
+
+  async #untilAllowed(): Promise<boolean> {
+    const { state, holds } = this.#context
+    const signal = this.#leftOrCanceled()
+    for (let hold = holdOf(state); hold; hold = holdOf(state)) {
+      if (signal.aborted) return false
+      await this.#hold(hold)
+      const left = this.#msToStart()
+      if (left <= 0) return this.#lapse()
+      await holds.wait(signal, left)
+    }
+    return true
+  }
+
+  /** Told to the server in signed words; what it was told already is not said anew. */
+  async #hold(hold: Hold): Promise<void> {
+    const { journal, sign, agentId, clock } = this.#context
+    if (this.#holdTold === hold.reason) return
+    this.#holdTold = hold.reason
+    const at = new Date(clock()).toISOString()
+    const manifestDigest = documentDigest(this.record.document.text, sha256)
+    const verdict: AgentVerdict = { agentId, ...this.id, manifestDigest, answer: 'not_now', ...hold, at }
+    const since = this.record.held?.since ?? at
+    await journal.append({ type: 'held', ...this.id, since, verdict: sign('agent-verdict/1', verdict) })
+    this.#log.info({ rule: hold.rule }, `job held: ${hold.reason}`)
+    this.tellState()
+  }
+
+  /** Until the server has answered, the manifest's own end counts. */
+  #msToStart(): number {
+    return Date.parse(this.record.startBefore ?? this.manifest.expiresAt) - this.#context.clock()
+  }
+
+  #lapse(): false {
+    this.#hasLapsed = true
+    this.#log.warn('a held job may not start any more')
+    return false
+  }
+
   /** While it waits the server is told for what, so that whoever asks can be told. */
   async #takePlace(place: Holder): Promise<boolean> {
     const { slots, send } = this.#context
@@ -121,10 +180,15 @@ export class JobLife {
       if (message !== said) send({ type: 'job.progress', ...this.id, message, fraction: null })
       said = message
     }
-    const isIn = await slots.acquire(place, this.#leftOrCanceled(), (shortage, ahead) => {
-      this.#waitsFor = describeShortage(shortage, ahead)
-      say(this.#waitsFor)
-    })
+    const isIn = await slots.acquire(
+      place,
+      this.#leftOrCanceled(),
+      (shortage, ahead) => {
+        this.#waitsFor = describeShortage(shortage, ahead)
+        say(this.#waitsFor)
+      },
+      this.record.held !== null,
+    )
     this.#waitsFor = undefined
     if (isIn && said !== '') say('starts')
     return isIn
@@ -149,7 +213,9 @@ export class JobLife {
 
   /** That it runs, or for what it waits. Told in each session: the one before may have been cut before. */
   tellState(): void {
-    const { startedAt, finished } = this.record
+    const { startedAt, finished, held } = this.record
+    if (held && startedAt === null && !finished)
+      this.#context.send({ type: 'job.held', ...this.id, verdict: held.verdict })
     if (this.#waitsFor !== undefined) {
       this.#context.send({ type: 'job.progress', ...this.id, message: this.#waitsFor, fraction: null })
     }

@@ -1,9 +1,9 @@
 import { setMaxListeners } from 'node:events'
-import type { ManifestTarget, SignedDocument } from '@tenon/core'
-import { readManifest, type AgentFrame } from '@tenon/protocol'
+import { isSignedBy, parseDocument, type ManifestTarget, type SignedDocument } from '@tenon/core'
+import { readManifest, startPermit, type AgentFrame, type StartPermit } from '@tenon/protocol'
 import type { Logger } from 'pino'
 import type { Welcome } from './channel/channel.ts'
-import { equalInConstantTime, sha256 } from './crypto.ts'
+import { equalInConstantTime, sha256, verify } from './crypto.ts'
 import type { EventOutbox } from './event-outbox.ts'
 import { decideAssign, decideRecovery, orphans, type Recovery, type Refusal } from './job-decisions.ts'
 import { JobLife, type JobLifeContext } from './job-life.ts'
@@ -133,6 +133,7 @@ export class JobRunner {
       const { jobId, fence } = verdict
       await this.#held.get(jobId)?.accepted
       send({ type: 'job.accepted', jobId, fence })
+      this.#held.get(jobId)?.life.tellState()
       return
     }
     if (verdict.supersedes) {
@@ -148,6 +149,28 @@ export class JobRunner {
     this.#hold(life, accepted, { type: 'start' })
     await accepted
     send({ type: 'job.accepted', jobId, fence })
+  }
+
+  /** The server's word on until when a held job may start. */
+  async permit(document: SignedDocument): Promise<void> {
+    const { keys, serverId, journal, holds } = this.#context
+    const key = keys().get(document.keyId)
+    const permit = startPermit.safeParse(parseDocument(document.text)).data
+    if (!key || !permit || permit.serverId !== serverId || !isSignedBy('job-start/1', document, key, verify))
+      return this.#log.warn('a permit to start a held job does not verify, and is ignored')
+    const held = this.#find(permit.jobId, permit.fence)
+    if (!held?.life.record.held) return
+    await journal.append({
+      type: 'permit',
+      ...held.life.id,
+      startBefore: latestStart(permit, held.life.record.held),
+    })
+    holds.wake()
+  }
+
+  /** The customer's word has changed: what was held for it may start. */
+  allow(): void {
+    this.#context.holds.wake()
   }
 
   async cancel(jobId: string, fence: number): Promise<void> {
@@ -214,7 +237,7 @@ export class JobRunner {
     const lived = accepted.then(() => life.live(how))
     const held: Held = { life, accepted, lived, sentAt: undefined, settled: false, closing: undefined }
     this.#held.set(life.record.jobId, held)
-    this.#settleInBackground(lived.then(() => this.#deliver(held)))
+    this.#settleInBackground(lived.then(() => (life.hasLapsed ? this.#close(held) : this.#deliver(held))))
   }
 
   /** A report follows its log, but does not wait for it for ever. */
@@ -305,4 +328,11 @@ export class JobRunner {
       if (!this.#leaving.signal.aborted) this.#context.onFatal(error)
     })
   }
+}
+
+const MAX_HOLD_MS = 7 * 86_400_000
+
+/** No server can have a job wait for longer than a week. */
+function latestStart({ startBefore }: StartPermit, { since }: { since: string }): string {
+  return new Date(Math.min(Date.parse(startBefore), Date.parse(since) + MAX_HOLD_MS)).toISOString()
 }

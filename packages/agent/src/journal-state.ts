@@ -16,6 +16,10 @@ export type JournalEntry =
   | ({ type: 'starting'; at: string; tokenHash: string; given?: string } & OfJob)
   /** Secret values that the job has, sealed: they are masked in all that leaves of it, after a restart too. */
   | ({ type: 'given'; sealed: string } & OfJob)
+  /** It may not run yet, and the server is told so in these words. */
+  | ({ type: 'held'; since: string; verdict: SignedDocument } & OfJob)
+  /** Until when the server lets a held job start. */
+  | ({ type: 'permit'; startBefore: string } & OfJob)
   | ({ type: 'cancel'; by?: 'customer' } & OfJob)
   | ({ type: 'result'; result: JobResult } & OfJob)
   | ({ type: 'outputs'; outputs: ReportedOutputs } & OfJob)
@@ -40,6 +44,8 @@ export interface JobRecord extends OfJob {
   expiresAt: string
   startedAt: string | null
   tokenHash: string | null
+  held: { since: string; verdict: SignedDocument } | null
+  startBefore: string | null
   given: Set<string>
   cancelRequested: boolean
   stoppedByCustomer: boolean
@@ -115,7 +121,18 @@ export function applyEntry(state: JournalState, entry: JournalEntry): void {
 type JobEntry = Extract<
   JournalEntry,
   {
-    type: 'starting' | 'given' | 'cancel' | 'result' | 'outputs' | 'state.lock' | 'plan' | 'log' | 'finished'
+    type:
+      | 'starting'
+      | 'held'
+      | 'permit'
+      | 'given'
+      | 'cancel'
+      | 'result'
+      | 'outputs'
+      | 'state.lock'
+      | 'plan'
+      | 'log'
+      | 'finished'
   }
 >
 
@@ -127,6 +144,12 @@ function applyToJob(state: JournalState, entry: JobEntry): void {
       job.startedAt = entry.at
       job.tokenHash = entry.tokenHash
       if (entry.given !== undefined) job.given.add(entry.given)
+      return
+    case 'held':
+      job.held = { since: entry.since, verdict: entry.verdict }
+      return
+    case 'permit':
+      job.startBefore = entry.startBefore
       return
     case 'given':
       job.given.add(entry.sealed)
@@ -169,6 +192,8 @@ function accept(state: JournalState, entry: Extract<JournalEntry, { type: 'accep
     expiresAt: entry.expiresAt,
     startedAt: null,
     tokenHash: null,
+    held: null,
+    startBefore: null,
     given: new Set(),
     cancelRequested: false,
     stoppedByCustomer: false,
@@ -215,6 +240,8 @@ function jobEntries(job: JobRecord): JournalEntry[] {
   const of = { jobId, fence }
   const entries: JournalEntry[] = [{ type: 'accepted', ...of, document, expiresAt }]
   if (startedAt !== null) entries.push({ type: 'starting', ...of, at: startedAt, tokenHash: tokenHash ?? '' })
+  if (job.held) entries.push({ type: 'held', ...of, ...job.held })
+  if (job.startBefore !== null) entries.push({ type: 'permit', ...of, startBefore: job.startBefore })
   for (const sealed of job.given) entries.push({ type: 'given', ...of, sealed })
   if (job.cancelRequested) {
     entries.push({ type: 'cancel', ...of, ...(job.stoppedByCustomer ? { by: 'customer' as const } : {}) })

@@ -100,6 +100,8 @@ export class Session {
         return this.#inBackground(runner.assign(frame.manifest))
       case 'job.cancel':
         return this.#inBackground(runner.cancel(frame.jobId, frame.fence))
+      case 'job.permit':
+        return this.#inBackground(runner.permit(frame.permit))
       case 'job.settled':
         this.#keepHead(frame.auditHead)
         return this.#inBackground(runner.settled(frame.jobId, frame.fence))

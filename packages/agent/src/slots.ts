@@ -2,6 +2,8 @@ import { laneOf, shortageOf, type Capacity, type Holder, type Lane, type Shortag
 
 interface Waiter {
   job: Holder
+  /** Goes before those that were assigned after it began to be held. */
+  isFirst: boolean
   grant: () => void
   /** Told when it begins to wait, and whenever what is in its way may have changed. */
   onShortage: (shortage: Shortage, ahead: number) => void
@@ -34,12 +36,18 @@ export class Slots {
   }
 
   /** Resolves false when aborted before there was a place; then nothing is held. */
-  acquire(job: Holder, signal: AbortSignal, onShortage: Waiter['onShortage']): Promise<boolean> {
+  acquire(
+    job: Holder,
+    signal: AbortSignal,
+    onShortage: Waiter['onShortage'],
+    isFirst = false,
+  ): Promise<boolean> {
     if (signal.aborted) return Promise.resolve(false)
     return new Promise((resolve) => {
       const queue = this.#waiting[laneOf(job.kind)]
       const waiter: Waiter = {
         job,
+        isFirst,
         onShortage,
         grant: () => {
           signal.removeEventListener('abort', giveUp)
@@ -53,7 +61,8 @@ export class Slots {
         this.#letIn()
       }
       signal.addEventListener('abort', giveUp, { once: true })
-      queue.push(waiter)
+      const behind = isFirst ? queue.findIndex((other) => !other.isFirst) : -1
+      queue.splice(behind === -1 ? queue.length : behind, 0, waiter)
       this.#letIn()
     })
   }

@@ -9,7 +9,7 @@ const FENCES = [1, 2]
 const heldOptions: (HeldJob | undefined)[] = [
   undefined,
   ...FENCES.flatMap((fence) =>
-    (['accepted', 'running', 'finished'] as const).map((state) => ({ jobId: 'job_1', fence, state })),
+    (['accepted', 'held', 'running', 'finished'] as const).map((state) => ({ jobId: 'job_1', fence, state })),
   ),
 ]
 const knownOptions: (KnownJob | undefined)[] = [
@@ -40,6 +40,7 @@ describe('reconcile, over every combination of what both sides hold', () => {
   it('lets the agent keep a job only when it is open, its own, and under the same fencing number', () => {
     for (const { held, known, result, same } of all) {
       const stop = known?.cancelRequested && held?.state !== 'finished'
+      if (known?.status === 'lapsed') continue
       expect(result.verdicts[0]?.verdict).toBe(!held ? undefined : !same ? 'forget' : stop ? 'stop' : 'keep')
     }
   })
@@ -57,8 +58,10 @@ describe('reconcile, over every combination of what both sides hold', () => {
   })
 
   it('recovers a lost job with its agent, and ends one that its agent came back without', () => {
-    for (const { known, result, mine, same } of all) {
-      expect(result.recover).toEqual(same && known?.status === 'lost' ? ['job_1'] : [])
+    for (const { held, known, result, mine, same } of all) {
+      expect(result.recover).toEqual(
+        same && known?.status === 'lost' && held?.state !== 'held' ? ['job_1'] : [],
+      )
       const open = known?.status === 'running' || known?.status === 'lost'
       expect(result.gone).toEqual(mine && !same && open ? ['job_1'] : [])
     }
@@ -66,9 +69,33 @@ describe('reconcile, over every combination of what both sides hold', () => {
 
   it('forgets no job: each that this agent should have is kept, stopped, queued again or ended', () => {
     for (const { result, mine, same } of all.filter((c) => c.mine)) {
-      const answers = [same, result.requeue.length > 0, result.gone.length > 0]
+      const answers = [same, ...[result.requeue, result.lapsed, result.gone].map(({ length }) => length > 0)]
       expect(mine && answers.filter(Boolean)).toHaveLength(1)
     }
+  })
+
+  it('lets a held job lapse only when its agent is back without it', () => {
+    for (const { known, result, mine, same } of all)
+      expect(result.lapsed).toEqual(mine && !same && known?.status === 'held' ? ['job_1'] : [])
+  })
+
+  it('lets a job that lapsed go on when its agent had started it, unless what asks anew was given away', () => {
+    const lapsed = {
+      jobId: 'job_1',
+      fence: 1,
+      status: 'lapsed' as const,
+      agentId: ME,
+      cancelRequested: false,
+    }
+    const verdict = (state: HeldJob['state'], isReplaceable: boolean) => {
+      const result = reconcile(ME, [{ jobId: 'job_1', fence: 1, state }], [{ ...lapsed, isReplaceable }])
+      return [result.verdicts[0]?.verdict, result.revived.length]
+    }
+    expect(verdict('running', true)).toEqual(['keep', 1])
+    expect(verdict('finished', true)).toEqual(['keep', 1])
+    expect(verdict('running', false)).toEqual(['stop', 0])
+    expect(verdict('finished', false)).toEqual(['forget', 0])
+    expect(verdict('held', true)).toEqual(['forget', 0])
   })
 
   it('answers for many jobs as for each alone', () => {

@@ -15,6 +15,8 @@ export interface KnownJob {
   cancelRequested: boolean
   /** The agent that holds it, or null. */
   agentId: string | null
+  /** Of one that lapsed: the job that asks anew is not given to anybody yet. */
+  isReplaceable?: boolean
 }
 
 export type Verdict = 'keep' | 'stop' | 'forget'
@@ -25,6 +27,10 @@ export interface Reconciliation {
   requeue: string[]
   /** Was `lost`, and its agent is back with it. */
   recover: string[]
+  /** Was `held`, and its agent is back without it. */
+  lapsed: string[]
+  /** Had lapsed, but its agent had started it before, and nobody has what replaced it: it goes on. */
+  revived: string[]
   /** Was `running` or `lost`, and its agent is back without it: it ends as failed, with the reason `gone`. */
   gone: string[]
 }
@@ -37,16 +43,19 @@ export function reconcile(
 ): Reconciliation {
   const byId = new Map(known.map((job) => [job.jobId, job]))
   const heldLeases = new Set(held.map(leaseOf))
-  const result: Reconciliation = { verdicts: [], requeue: [], recover: [], gone: [] }
+  const result: Reconciliation = { verdicts: [], requeue: [], recover: [], lapsed: [], revived: [], gone: [] }
   for (const job of held) {
     const mine = byId.get(job.jobId)
     const verdict = verdictOn(agentId, job, mine)
     result.verdicts.push({ jobId: job.jobId, fence: job.fence, verdict })
-    if (verdict !== 'forget' && mine?.status === 'lost') result.recover.push(job.jobId)
+    if (verdict !== 'forget' && mine?.status === 'lost' && job.state !== 'held')
+      result.recover.push(job.jobId)
+    if (verdict === 'keep' && mine?.status === 'lapsed') result.revived.push(job.jobId)
   }
   for (const job of known) {
     if (job.agentId !== agentId || heldLeases.has(leaseOf(job))) continue
     if (job.status === 'assigned') result.requeue.push(job.jobId)
+    if (job.status === 'held') result.lapsed.push(job.jobId)
     if (job.status === 'running' || job.status === 'lost') result.gone.push(job.jobId)
   }
   return result
@@ -59,6 +68,14 @@ function leaseOf(job: { jobId: string; fence: number }): string {
 
 function verdictOn(agentId: string, held: HeldJob, known: KnownJob | undefined): Verdict {
   if (!known || known.agentId !== agentId || known.fence !== held.fence) return 'forget'
+  if (known.status === 'lapsed') return verdictOnLapsed(held, known)
   if (known.status === 'queued' || jobStates.isEnd(known.status)) return 'forget'
   return known.cancelRequested && held.state !== 'finished' ? 'stop' : 'keep'
+}
+
+/** Its agent was away and started it in time: what asks anew has to give way, or it has to stop. */
+function verdictOnLapsed(held: HeldJob, known: KnownJob): Verdict {
+  if (held.state === 'accepted' || held.state === 'held') return 'forget'
+  if (known.isReplaceable === true) return 'keep'
+  return held.state === 'running' ? 'stop' : 'forget'
 }

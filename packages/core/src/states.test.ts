@@ -4,7 +4,7 @@ import { buildStates, deployStates, installStates, jobStates, runStates, stepSta
 import type { StateTable } from './transitions.ts'
 
 const tables: [string, StateTable<string>, string, string[]][] = [
-  ['job', jobStates as StateTable<string>, 'queued', ['succeeded', 'failed', 'canceled']],
+  ['job', jobStates as StateTable<string>, 'queued', ['succeeded', 'failed', 'canceled', 'lapsed']],
   ['step', stepStates as StateTable<string>, 'pending', ['succeeded', 'skipped']],
   ['run', runStates as StateTable<string>, 'queued', ['succeeded']],
   ['build', buildStates as StateTable<string>, 'queued', ['succeeded', 'failed', 'canceled']],

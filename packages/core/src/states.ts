@@ -16,16 +16,30 @@ export const JOB_KINDS = [
 ] as const
 export type JobKind = (typeof JOB_KINDS)[number]
 
-export type JobStatus = 'queued' | 'assigned' | 'running' | 'succeeded' | 'failed' | 'canceled' | 'lost'
-/** `lost` means unknown: a late result, the agent's word that the container is gone, or a person ends it. */
+export type JobStatus =
+  | 'queued'
+  | 'assigned'
+  | 'held'
+  | 'running'
+  | 'succeeded'
+  | 'failed'
+  | 'canceled'
+  | 'lapsed'
+  | 'lost'
+/**
+ * `held`: the agent said *not now*, and starts it when it may. `lapsed`: it might not start any more; another job asks anew.
+ * `lost` means unknown: a late result, the agent's word that the container is gone, or a person ends it.
+ */
 export const jobStates = stateTable<JobStatus>({
   queued: ['assigned', 'canceled', 'failed'],
-  assigned: ['queued', 'running', 'succeeded', 'failed', 'canceled', 'lost'],
+  assigned: ['queued', 'held', 'running', 'succeeded', 'failed', 'canceled', 'lost'],
   running: ['succeeded', 'failed', 'canceled', 'lost'],
-  lost: ['running', 'succeeded', 'failed', 'canceled'],
+  held: ['running', 'succeeded', 'failed', 'canceled', 'lapsed'],
+  lost: ['held', 'running', 'succeeded', 'failed', 'canceled'],
   succeeded: [],
   failed: [],
   canceled: [],
+  lapsed: [],
 })
 export type JobOutcome = 'succeeded' | 'failed' | 'canceled'
 

@@ -7,6 +7,12 @@ const at = fc.constantFrom('2026-11-15T10:00:00.000Z', '2026-11-15T11:00:00.000Z
 const anyJob: fc.Arbitrary<JobFacts> = fc.record({
   status: fc.constantFrom(...jobStates.states),
   kind: fc.constantFrom(...JOB_KINDS),
+  hold: fc.record({
+    reason: fc.constant('the customer paused it'),
+    until: fc.option(at),
+    since: at,
+    startBefore: at,
+  }),
   said: fc.option(fc.constant('all 4 places are taken')),
   createdAt: at,
   assignedAt: fc.option(at),
@@ -31,10 +37,10 @@ const anyJob: fc.Arbitrary<JobFacts> = fc.record({
 })
 
 describe('whyJobWaits', () => {
-  it('always answers for a job that is queued, assigned or lost: what for, since when', () => {
+  it('always answers for a job that is queued, assigned, held or lost: what for, since when', () => {
     fc.assert(
       fc.property(anyJob, (job) => {
-        fc.pre(['queued', 'assigned', 'lost'].includes(job.status))
+        fc.pre(['queued', 'assigned', 'held', 'lost'].includes(job.status))
         const answer = whyJobWaits(job)
         expect(answer?.code).toMatch(/^[a-z_]+$/)
         expect(answer?.message).toMatch(/^[A-Z].*\.$/)
@@ -57,6 +63,7 @@ describe('whyJobWaits', () => {
     const job: JobFacts = {
       status: 'queued',
       kind: 'deploy',
+      hold: null,
       said: null,
       createdAt: '2026-11-15T10:00:00.000Z',
       assignedAt: null,

@@ -10,6 +10,8 @@ export interface JobFacts {
   cancelRequestedAt: string | null
   target: { role: AgentRole; installId: string | null }
   kind: JobKind
+  /** Of one that its agent holds. */
+  hold: { reason: string; until: string | null; since: string; startBefore: string } | null
   /** What the agent says about a job that it has and did not start yet. */
   said: string | null
   agents: {
@@ -47,6 +49,7 @@ export function whyJobWaits(job: JobFacts): Waiting | undefined {
       'It starts when one of these ends; TENON_JOBS_MEMORY_BYTES and TENON_JOBS_CPUS say what an agent gives to jobs.',
     )
   }
+  if (job.status === 'held' && job.hold) return whyHeld(job.hold)
   if (job.status === 'running' && job.cancelRequestedAt) {
     return waiting('canceling', 'It was asked to stop and has not ended yet.', job.cancelRequestedAt)
   }
@@ -59,6 +62,16 @@ export function whyJobWaits(job: JobFacts): Waiting | undefined {
     )
   }
   return undefined
+}
+
+function whyHeld({ reason, until, since, startBefore }: NonNullable<JobFacts['hold']>): Waiting {
+  const when = until === null ? '' : ` It may start at ${until}.`
+  return waiting(
+    'held',
+    `The customer's agent holds it: ${reason}.${when}`,
+    since,
+    `Nothing fails: it starts by itself when the customer lets it, until ${startBefore}; after that it is asked anew. Or cancel it.`,
+  )
 }
 
 function whyQueued(job: JobFacts): Waiting {

@@ -11,7 +11,8 @@ export async function runTenon(stage: Stage, args: string[]): Promise<{ code: nu
       PATH: process.env['PATH'] ?? '',
       HOME: stage.dir,
       NO_COLOR: '1',
-      TENON_URL: stage.server.url,
+      // What is typed at the agent's side works while the server is away.
+      ...(args[0] === 'agent' ? {} : { TENON_URL: stage.server.url }),
       TENON_TOKEN_FILE: join(stage.dir, 'server', 'owner.token'),
     },
     stdio: ['ignore', 'pipe', 'pipe'],

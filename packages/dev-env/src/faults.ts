@@ -23,6 +23,9 @@ export type Act =
   | 'start server'
   | 'kill agent'
   | 'start agent'
+  /** By the customer, at the agent's side. */
+  | 'pause agent'
+  | 'resume agent'
   | 'cut'
   | 'mend'
   | { release: string }
@@ -125,6 +128,10 @@ async function performNamed(stage: Stage, act: Extract<Act, string>): Promise<vo
     case 'start agent':
       await stage.startAgent()
       return
+    case 'pause agent':
+      return stage.atAgent('pause')
+    case 'resume agent':
+      return stage.atAgent('resume')
     case 'cut':
       return stage.wire().cut()
     case 'mend':

@@ -214,7 +214,7 @@ describe('an install whose agent lost its machine', { timeout: 120_000 }, () => 
 })
 
 describe('the customer’s own switch', { timeout: 120_000 }, () => {
-  it('stops a job and then all new ones; server and audit say who did it', async () => {
+  it('stops a job and holds all new ones until it is turned back; server and audit say who did it', async () => {
     writeFileSync(join(programs, 'hold'), '')
     const agent = await startAgent('agent')
     const dir = ['--dir', folder('agent')]
@@ -230,14 +230,14 @@ describe('the customer’s own switch', { timeout: 120_000 }, () => {
     await startAgent('agent')
     rmSync(join(programs, 'hold'))
     await deploy('worker')
-    await stage.untilRun('failed')
-    const refused = (await auditOf(stage)).find(({ details }) => details['refusal'] === 'policy')
-    expect(refused).toMatchObject({
-      details: { reason: 'refused', message: expect.stringContaining('paused') as string },
-    })
+    const held = await stage.untilJob('sync:worker', 'held')
+    expect(held.waiting).toMatchObject({ code: 'held', message: expect.stringContaining('paused') as string })
+    expect((await stage.run()).waiting).toMatchObject([{ code: 'held' }])
+    const entry = (await auditOf(stage)).find(({ action }) => action === 'job.held')
+    expect(entry).toMatchObject({ actor: { type: 'agent' }, details: { rule: 'pause' } })
     await tenon('agent', 'resume', ...dir)
-    await deploy('worker')
     await stage.untilRun('succeeded')
+    expect(await stage.untilJob('sync:worker', 'succeeded')).toMatchObject({ id: held.id })
   })
 })
 

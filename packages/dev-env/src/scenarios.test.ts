@@ -8,6 +8,7 @@ import { cancels } from './scenarios/cancels.ts'
 import { databases } from './scenarios/databases.ts'
 import { deaths } from './scenarios/deaths.ts'
 import { handshakes } from './scenarios/handshakes.ts'
+import { holds } from './scenarios/holds.ts'
 import { identities } from './scenarios/identities.ts'
 import { jobEnds } from './scenarios/job-ends.ts'
 import { leases } from './scenarios/leases.ts'
@@ -45,7 +46,7 @@ describe.concurrent('scenario', () => {
   play('server, Postgres and agents all dead: the example answers throughout', () =>
     playAllDead({ dist: ground.dist, root }),
   )
-  const all = [databases, jobEnds, cancels, deaths, leases, identities, manifests, handshakes].flat()
+  const all = [databases, jobEnds, cancels, deaths, leases, holds, identities, manifests, handshakes].flat()
   for (const scenario of all) play(scenario.name, () => playScenario(scenario, ground))
   for (const tampering of tamperings)
     play(`audit verify names ${tampering.name}`, () => playTampering(tampering, ground))

@@ -13,6 +13,7 @@ import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
+import { runTenon } from './command.ts'
 import { processesOf } from './leftovers.ts'
 import type { Program } from './program.ts'
 import { jobsLeft } from './starts.ts'
@@ -169,6 +170,12 @@ export class Stage {
     })
     this.agents.set(name, agent)
     return agent
+  }
+
+  /** A command of the customer's, as it is typed at the agent's side. */
+  async atAgent(command: string, name = AGENT): Promise<void> {
+    const { code, output } = await runTenon(this, ['agent', command, '--dir', this.world.folder(name)])
+    if (code !== 0) throw new Error(`tenon agent ${command} ended with ${code}: ${output}`)
   }
 
   async killAgent(name = AGENT): Promise<void> {

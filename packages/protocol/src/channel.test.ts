@@ -41,6 +41,7 @@ const agentFrames: { [T in AgentFrame['type']]: Extract<AgentFrame, { type: T }>
   event: { type: 'event', event: signed },
   'credential.request': { type: 'credential.request', requestId: 1, ...job, want: 'registry' },
   'secret.stored': { type: 'secret.stored', secretId: 1, ok: true, message: '' },
+  'job.held': { type: 'job.held', ...job, verdict: signed },
   unsupported: { type: 'unsupported', frame: 'job.new', code: 'unknown_frame', message: 'no' },
 }
 
@@ -59,6 +60,7 @@ const serverFrames: { [T in ServerFrame['type']]: Extract<ServerFrame, { type: T
   reject: { type: 'reject', code: 'superseded', message: 'a newer one is here' },
   'job.assign': { type: 'job.assign', manifest: { text: '{}', keyId: ID, signature: B64 } },
   'job.cancel': { type: 'job.cancel', ...job },
+  'job.permit': { type: 'job.permit', permit: signed },
   'job.settled': { type: 'job.settled', ...job, auditHead },
   'heartbeat.ack': { type: 'heartbeat.ack', at: AT },
   'log.ack': { type: 'log.ack', stream: 1, offset: 0 },

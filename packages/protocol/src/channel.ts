@@ -178,6 +178,7 @@ export const agentFrame = z.discriminatedUnion('type', [
     dropped: z.int().nonnegative(),
   }),
   z.object({ type: z.literal('job.accepted'), ...job }),
+  z.object({ type: z.literal('job.held'), ...job, verdict: signedDocument }),
   z.object({
     type: z.literal('job.refused'),
     ...job,
@@ -252,6 +253,8 @@ export const serverFrame = z.discriminatedUnion('type', [
   z.object({ type: z.literal('reject'), code: openValue(REJECT_CODES), message: z.string() }),
   z.object({ type: z.literal('job.assign'), manifest: signedDocument }),
   z.object({ type: z.literal('job.cancel'), ...job }),
+  /** Answers `job.held`: until when it may start. */
+  z.object({ type: z.literal('job.permit'), permit: signedDocument }),
   /** The result is stored for good; the agent may forget the job. */
   z.object({ type: z.literal('job.settled'), ...job, auditHead: auditHead.nullable() }),
   z.object({ type: z.literal('heartbeat.ack'), at: timestamp }),

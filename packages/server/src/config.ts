@@ -21,6 +21,8 @@ export interface Config {
   heartbeatSeconds: number
   leaseSeconds: number
   manifestTtlSeconds: number
+  /** For how long an agent may hold a job before it lapses. */
+  holdSeconds: number
   /** How many steps of one run may be active at once. */
   runParallel: number
   pluginsDir: string
@@ -44,6 +46,7 @@ const environment = z.object({
   TENON_HEARTBEAT_SECONDS: seconds.default(10),
   TENON_LEASE_SECONDS: seconds.default(45),
   TENON_MANIFEST_TTL_SECONDS: seconds.default(3600),
+  TENON_HOLD_SECONDS: z.coerce.number().positive().max(604_800).default(604_800),
   TENON_RUN_PARALLEL: z.coerce.number().int().min(1).max(1000).default(10),
   TENON_PLUGINS_DIR: z.string().min(1).optional(),
   TENON_RATE_LIMIT_PER_MINUTE: z.coerce.number().int().positive().default(1200),
@@ -88,6 +91,7 @@ export function readConfig(env: Record<string, string | undefined>, programDir: 
     heartbeatSeconds: given.TENON_HEARTBEAT_SECONDS,
     leaseSeconds: given.TENON_LEASE_SECONDS,
     manifestTtlSeconds: given.TENON_MANIFEST_TTL_SECONDS,
+    holdSeconds: given.TENON_HOLD_SECONDS,
     runParallel: given.TENON_RUN_PARALLEL,
     pluginsDir: given.TENON_PLUGINS_DIR ?? join(programDir, 'plugins'),
     rateLimitPerMinute: given.TENON_RATE_LIMIT_PER_MINUTE,

@@ -132,17 +132,22 @@ describe.each(['running', 'stopped'] as const)('a %s agent', (life) => {
     expect(ran.stderr).toMatch(/^error: This agent holds no job .+ \(no_such_job\)\nnext: /)
   })
 
-  it('that is paused refuses new jobs by policy, also after a restart, until it is resumed', async () => {
+  it('that is paused holds new jobs, also over a restart, and starts them when it is resumed', async () => {
     await agentOf()
     const { stdout } = await run(at('pause', '--json'))
     const { pausedSince } = JSON.parse(stdout) as { pausedSince: string }
     expect((await run(at('pause'))).stdout).toContain(pausedSince)
     for (const agent of agents) await agent.stop()
     await startAgent()
-    const refused = server.manifest()
-    server.assign(refused)
-    const frame = await server.heard('job.refused', refused.jobId)
-    expect(frame).toMatchObject({ code: 'policy', message: expect.stringContaining(pausedSince) as string })
+    const waiting = server.manifest()
+    server.assign(waiting)
+    const { verdict } = await server.heard('job.held', waiting.jobId)
+    expect(JSON.parse(verdict.text)).toMatchObject({
+      answer: 'not_now',
+      rule: 'pause',
+      reason: expect.stringContaining(pausedSince) as string,
+    })
+    expect((await statusNow()).jobs).toMatchObject([{ jobId: waiting.jobId, state: 'held' }])
     expect((await statusNow()).pausedSince).toBe(pausedSince)
     if (life === 'stopped') await agents.at(-1)!.stop()
     expect((await run(at('resume'))).code).toBe(0)
@@ -150,6 +155,7 @@ describe.each(['running', 'stopped'] as const)('a %s agent', (life) => {
     const taken = server.manifest()
     server.assign(taken)
     await server.heard('job.finished', taken.jobId)
+    await server.heard('job.finished', waiting.jobId)
     expect(await eventsOf('agent.resumed')).toMatchObject([{ details: { pausedSince } }])
     expect(await eventsOf('agent.paused')).toMatchObject([{ details: { since: pausedSince } }])
   })

@@ -21,7 +21,7 @@ export function statusLines(found: AgentStatus): string[] {
     ['install', found.installId ?? 'none'],
     ['server', `${found.server.url ?? 'address unknown'} (${found.server.id})`],
     ['state', stateWords(found)],
-    ['new jobs', found.pausedSince === null ? 'taken' : `refused: paused since ${found.pausedSince}`],
+    ['new jobs', found.pausedSince === null ? 'started' : `held: paused since ${found.pausedSince}`],
     ['runtime', runtime ? `${runtime.name}: ${runtime.confinement}` : 'unknown'],
     ...(runtime?.warnings ?? []).map((warning): [string, string] => ['', `warning: ${warning}`]),
     ['jobs', found.jobs.length === 0 ? 'none' : `${found.jobs.length} held`],

@@ -21,24 +21,24 @@ export const jobsStop: Command = {
 
 export const pause: Command = {
   words: 'pause',
-  summary: 'take no new jobs until `resume`; those that run go on',
+  summary: 'start no jobs until `resume`; those that run go on, new ones are held',
   options: { ...DIR, ...JSON_FLAG },
   examples: ['tenon agent pause --dir ./agent'],
   async run(input) {
     const now = await atDesk(folderOf(pause, input), (desk) => desk.pause())
     if (input.flag('json')) return print(input.io, JSON.stringify(now))
-    print(input.io, `paused since ${now.pausedSince}: new jobs are refused until \`tenon agent resume\``)
+    print(input.io, `paused since ${now.pausedSince}: new jobs are held until \`tenon agent resume\``)
   },
 }
 
 export const resume: Command = {
   words: 'resume',
-  summary: 'take new jobs again',
+  summary: 'start jobs again, those that were held first',
   options: { ...DIR, ...JSON_FLAG },
   examples: ['tenon agent resume --dir ./agent'],
   async run(input) {
     const now = await atDesk(folderOf(resume, input), (desk) => desk.resume())
     if (input.flag('json')) return print(input.io, JSON.stringify(now))
-    print(input.io, 'not paused: new jobs are taken')
+    print(input.io, 'not paused: jobs start')
   },
 }

@@ -55,6 +55,10 @@ export function createRunningDesk(context: RunningDeskContext): OwnerDesk {
       return { jobId, state: held.state }
     },
     pause: () => pauseAgent(switches),
-    resume: () => resumeAgent(switches),
+    async resume() {
+      const now = await resumeAgent(switches)
+      runner.allow()
+      return now
+    },
   }
 }

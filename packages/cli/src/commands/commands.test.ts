@@ -223,7 +223,7 @@ describe('commands in general', () => {
     const at = install().agent!
     api.handlers['installs.get'] = () => install({ agent: { ...at, pausedSince: AT } })
     const ran = await home.run(['installs', 'show', 'acme'], { env: api.env })
-    expect(ran.stdout).toMatch(/^paused +by the customer, .+ ago: new jobs are refused until/m)
+    expect(ran.stdout).toMatch(/^paused +by the customer, .+ ago: new jobs are held until/m)
   })
 
   it('say what a job waits for', async () => {

@@ -215,7 +215,7 @@ function show(cli: Cli, install: Install): void {
 }
 
 function pausedWords(since: string, now: number): string {
-  return `by the customer, ${ago(since, now)}: new jobs are refused until it is resumed there`
+  return `by the customer, ${ago(since, now)}: new jobs are held until it is resumed there`
 }
 
 function outputWords(outputs: Install['components'][number]['outputs']): string {

@@ -11,7 +11,7 @@ export interface LogSink {
 }
 
 /** A lost job's log may grow again when its agent is back, but nobody knows when. */
-const ENDED = new Set(['succeeded', 'failed', 'canceled', 'lost'])
+const ENDED = new Set(['succeeded', 'failed', 'canceled', 'lapsed', 'lost'])
 
 /** A job's log from the start; with `follow` until the job has ended and all of its bytes are here, none twice. */
 export async function followLog(jobId: string, follow: boolean, sink: LogSink): Promise<void> {

@@ -107,6 +107,7 @@ export function changedSteps(before: RunView | undefined, run: RunView): string[
 const LASTING = new Set([
   'no_agent',
   'agent_away',
+  'held',
   'lost',
   'run_ahead',
   'no_free_slot',

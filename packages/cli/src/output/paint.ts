@@ -11,7 +11,7 @@ export function paintFor(stream: Terminal, env: Io['env']): Paint {
 const GOOD = new Set(['succeeded', 'active', 'enrolled', 'ok', 'connected', 'current', 'delivered'])
 const BAD = new Set(['failed', 'lost', 'revoked', 'fail', 'refused', 'expired'])
 const ODD = new Set(['canceled', 'replaced', 'warn', 'away', 'skipped', 'deprovisioning'])
-const BUSY = new Set(['running', 'assigned', 'provisioning', 'deploying', 'syncing'])
+const BUSY = new Set(['running', 'assigned', 'held', 'provisioning', 'deploying', 'syncing'])
 
 export function paintStatus(paint: Paint, status: string, text: string = status): string {
   if (GOOD.has(status)) return paint.green(text)

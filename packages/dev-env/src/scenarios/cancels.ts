@@ -1,5 +1,5 @@
 import type { Scenario } from '../scenario.ts'
-import { promiseTwoSlots } from './shared.ts'
+import { roomForOne } from './shared.ts'
 
 const untilReleased = { untilReleased: true }
 const neverStarted = {
@@ -42,8 +42,7 @@ export const cancels: Scenario[] = [
   {
     name: 'the cancel reaches the agent before it starts the job',
     app: { api: { sync: untilReleased }, web: {} },
-    agent: { slots: 1 },
-    prepare: promiseTwoSlots,
+    agent: roomForOne,
     faults: [
       { when: { job: 'sync:api', is: 'running' }, then: [] },
       { when: { at: 'toServer', frame: 'job.accepted', job: 'sync:web' }, then: [] },
@@ -59,8 +58,7 @@ export const cancels: Scenario[] = [
   {
     name: 'canceled while the agent that accepted it is away: it never starts',
     app: { api: { sync: untilReleased }, web: {} },
-    agent: { slots: 1 },
-    prepare: promiseTwoSlots,
+    agent: roomForOne,
     faults: [
       { when: { job: 'sync:api', is: 'running' }, then: [] },
       { when: { at: 'toServer', frame: 'job.accepted', job: 'sync:web' }, then: [] },
@@ -72,8 +70,7 @@ export const cancels: Scenario[] = [
   {
     name: 'canceled while its agent is dead: it never starts',
     app: { api: { sync: untilReleased }, web: {} },
-    agent: { slots: 1 },
-    prepare: promiseTwoSlots,
+    agent: roomForOne,
     faults: [
       { when: { job: 'sync:api', is: 'running' }, then: [] },
       { when: { at: 'toServer', frame: 'job.accepted', job: 'sync:web' }, then: [] },

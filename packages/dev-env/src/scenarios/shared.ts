@@ -1,4 +1,4 @@
-import type { Stage } from '../stage.ts'
+import type { AgentSettings } from '../stage.ts'
 
 /** What a fake job with `lines` prints. */
 export const numbered = (count: number): string =>
@@ -11,9 +11,5 @@ export function assert(condition: unknown, message: string): asserts condition {
   if (!condition) throw new Error(message)
 }
 
-/** The agent works on one job at a time but says that it takes two: the second waits on its side. */
-export function promiseTwoSlots(stage: Stage): void {
-  stage
-    .wire()
-    .on('toServer', 'hello', (frame) => ({ instead: JSON.stringify({ ...frame.content, slots: 2 }) }))
-}
+/** Two slots, and memory for one job: the second waits on the agent's side. */
+export const roomForOne: AgentSettings = { slots: 2, env: { TENON_JOBS_MEMORY_BYTES: '800000000' } }

@@ -161,7 +161,17 @@ export const deployView = z.object({
   finishedAt: timestamp.nullable(),
 })
 
-export const jobStatus = z.enum(['queued', 'assigned', 'running', 'succeeded', 'failed', 'canceled', 'lost'])
+export const jobStatus = z.enum([
+  'queued',
+  'assigned',
+  'held',
+  'running',
+  'succeeded',
+  'failed',
+  'canceled',
+  'lapsed',
+  'lost',
+])
 
 export const jobView = z.object({
   id,

@@ -243,6 +243,7 @@ export class Connection {
 function laneOf(frame: AgentFrame): string {
   switch (frame.type) {
     case 'job.accepted':
+    case 'job.held':
     case 'job.refused':
     case 'job.progress':
     case 'job.finished':

@@ -40,7 +40,12 @@ async function sendCancels(context: Context, sessions: readonly Session[]): Prom
   const { rows } = await sql<{ id: string; fence: number; agent_id: string }>`
     select id, fence, agent_id from job
     where agent_id = any(${sessions.map((s) => s.agentId)}) and status in ('assigned', 'running')
-      and cancel_requested_at is not null`.execute(context.db)
+      and cancel_requested_at is not null
+    union all
+    select job.id, job.fence, job.agent_id from job_hold join job on job.id = job_hold.job_id
+    where job_hold.agent_id = any(${sessions.map((s) => s.agentId)}) and job.cancel_requested_at is not null`.execute(
+    context.db,
+  )
   for (const { id, fence, agent_id } of rows)
     sessions.find((s) => s.agentId === agent_id)?.send({ type: 'job.cancel', jobId: id, fence })
 }

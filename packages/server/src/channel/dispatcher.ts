@@ -93,6 +93,11 @@ export class Dispatcher implements SeatHost {
     this.#wire.send({ type: 'job.assign', manifest: job.document })
   }
 
+  /** One that was held had no slot, and begins now. */
+  runs(jobId: string): void {
+    this.#seating.holdAnew(jobId)
+  }
+
   /** A slot is free again. */
   release(jobId: string): void {
     this.#silent.delete(jobId)

@@ -3,6 +3,7 @@ import { agentEvent as eventSchema, jobReport, type AgentEvent, type AgentFrame 
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
 import { grantCredential } from '../operations/grant-credential.ts'
+import { holdJob } from '../operations/hold-jobs.ts'
 import { refuseJob } from '../operations/job-control.ts'
 import { transact, transactWithHeads } from '../store/transaction.ts'
 import { createLogSink } from './log-sink.ts'
@@ -25,10 +26,13 @@ export async function handleFrame(
       return answerHeartbeat(context, sessions, session, frame)
     case 'job.accepted':
       return
+    case 'job.held':
+      return jobHeld(context, session, frame)
     case 'job.refused':
       await refuseJob(context, { id: session.agentId, installId: session.installId }, frame)
       return session.dispatcher.release(frame.jobId)
     case 'job.started':
+      session.dispatcher.runs(frame.jobId)
       return sessions.desk.started({ ...frame, agentId: session.agentId })
     case 'job.progress':
       return jobProgress(context, session, frame)
@@ -61,6 +65,15 @@ export function answerHeartbeat(
 ): void {
   sessions.touch(session, frame.dropped)
   session.send({ type: 'heartbeat.ack', at: new Date(context.now()).toISOString() })
+}
+
+async function jobHeld(context: Context, session: Session, frame: Frame<'job.held'>): Promise<void> {
+  const { agentId, publicKey } = session
+  const { jobId, fence, verdict: signed } = frame
+  const answer = await holdJob(context, { agent: { id: agentId, publicKey }, jobId, fence, signed })
+  if (!answer.ok) return session.reject('bad_signature', answer.message)
+  session.dispatcher.release(jobId)
+  if (answer.permit) session.send({ type: 'job.permit', permit: answer.permit })
 }
 
 async function jobProgress(context: Context, session: Session, frame: Frame<'job.progress'>): Promise<void> {

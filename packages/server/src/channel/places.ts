@@ -46,6 +46,11 @@ export class Seating {
     this.#held.set(jobId, row)
   }
 
+  /** Unless it has a place already. */
+  holdAnew(jobId: string): void {
+    if (!this.#held.has(jobId)) this.#held.set(jobId, this.rows[0]!)
+  }
+
   /** The row in which a place is free now. */
   leave(jobId: string): Row | undefined {
     const row = this.#held.get(jobId)

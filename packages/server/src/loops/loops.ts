@@ -2,6 +2,7 @@ import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import type { Sessions } from '../channel/sessions.ts'
 import { activateNext, advance, lockRun } from '../operations/advance-run.ts'
+import { lapseOverdueJobs } from '../operations/lapse-jobs.ts'
 import { isDatabaseAway } from '../store/database.ts'
 import { expireLeases } from '../store/leases.ts'
 import { transact } from '../store/transaction.ts'
@@ -17,6 +18,7 @@ export function startLoops(context: Context, sessions: Sessions): { stop(): Prom
   const loops = [
     every(context, 'leases', 1_000 * Math.min(1, watchSeconds), () => sessions.flush()),
     every(context, 'expiry', 1_000 * watchSeconds, () => expireLeases(context, watchSeconds)),
+    every(context, 'holds', 1_000 * Math.min(5, watchSeconds), () => lapseOverdueJobs(context)),
     every(context, 'audit', 250, () => sealServerChain(context)),
     every(context, 'poll', 3_000, () => poll(context, sessions)),
     every(context, 'retries', 1_000, () => retryDueSteps(context)),
@@ -48,7 +50,7 @@ async function nudgeSessions(context: Context, sessions: Sessions): Promise<void
     .execute()
   for (const { pool } of waiting) for (const session of pools.get(pool) ?? []) session.dispatcher.nudge()
   const { rows } = await sql<{ id: string }>`
-    select agent_id as id from job where status in ('assigned', 'running') and cancel_requested_at is not null
+    select agent_id as id from job where status in ('assigned', 'held', 'running') and cancel_requested_at is not null
     union
     select agent.id from install_secret join agent on agent.install_id = install_secret.install_id
       where install_secret.delivered_at is null

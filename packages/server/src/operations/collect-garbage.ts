@@ -46,7 +46,7 @@ async function neededRoots({ db }: Context): Promise<Set<string>> {
   const jobs = await db
     .selectFrom('job')
     .select('manifest')
-    .where('status', 'in', ['queued', 'assigned', 'running', 'lost'])
+    .where('status', 'in', ['queued', 'assigned', 'held', 'running', 'lost'])
     .execute()
   const named = jobs.flatMap(({ manifest }) =>
     keptManifest(manifest).operations.flatMap(({ plugin, artifacts }) => [plugin, ...artifacts]),

@@ -18,6 +18,7 @@ import { transact, type Tx } from '../store/transaction.ts'
 import { advanceRuns, lockRuns } from './advance-run.ts'
 import { chainOf } from './audit-chains.ts'
 import { endGoneJob, requeueJob } from './job-control.ts'
+import { lapseJob, reviveJob } from './lapse-jobs.ts'
 
 export interface OpenedSession {
   sessionId: string
@@ -96,10 +97,11 @@ async function openAll(context: Context, tx: Tx, openings: readonly Opening[]): 
 }
 
 function sessionOf(
-  { agent, sessionId }: Accepted,
+  { agent, hello, sessionId }: Accepted,
   { verdicts }: Reconciliation,
   heads: ReadonlyMap<string, AuditHead>,
 ): OpenedSession {
+  const waiting = new Set(heldOf(hello))
   return {
     sessionId,
     role: agent.role,
@@ -107,10 +109,14 @@ function sessionOf(
     pool: agent.pool,
     publicKey: agent.public_key,
     verdicts,
-    held: verdicts.filter((v) => v.verdict !== 'forget').map((v) => v.jobId),
+    held: verdicts.filter((v) => v.verdict !== 'forget' && !waiting.has(v.jobId)).map((v) => v.jobId),
     auditHead: heads.get(agent.install_id ?? '') ?? null,
     eventSeq: agent.event_seq,
   }
+}
+
+function heldOf({ inventory }: AgentHello): string[] {
+  return inventory.filter(({ state }) => state === 'held').map(({ jobId }) => jobId)
 }
 
 type Refused = Extract<Handshake, { ok: false }>
@@ -206,13 +212,19 @@ async function settleInventories(
     results.set(agent.id, result)
     for (const jobId of result.requeue)
       await requeueJob(context, tx, jobId, agent.id, 'the agent never received it')
+    for (const jobId of result.lapsed) await lapseJob(context, tx, jobId)
+    for (const jobId of result.revived) await reviveJob(context, tx, jobId)
     for (const jobId of result.gone) await endGoneJob(context, tx, jobId, agent.id)
   }
   const all = [...results.values()]
+  // What is held has no lease: its agent says so once more, in signed words.
+  const waiting = new Set(accepted.flatMap(({ hello }) => heldOf(hello)))
   await keepJobs(
     context,
     tx,
-    all.flatMap(({ verdicts }) => verdicts.filter((v) => v.verdict !== 'forget').map((v) => v.jobId)),
+    all.flatMap(({ verdicts }) =>
+      verdicts.filter((v) => v.verdict !== 'forget' && !waiting.has(v.jobId)).map((v) => v.jobId),
+    ),
   )
   await auditRecovered(
     tx,

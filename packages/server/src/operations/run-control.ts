@@ -54,11 +54,11 @@ export async function cancelRun(context: Context, runId: string, caller: Caller)
       .selectFrom('job')
       .select('id')
       .where('run_id', '=', runId)
-      .where('status', 'in', ['queued', 'assigned', 'running', 'lost'])
+      .where('status', 'in', ['queued', 'assigned', 'held', 'running', 'lost'])
       .execute()
     for (const { id } of jobs) {
       const job = await lockJob(tx, id)
-      if (job && ['queued', 'assigned', 'running', 'lost'].includes(job.status))
+      if (job && ['queued', 'assigned', 'held', 'running', 'lost'].includes(job.status))
         await cancelLocked(context, tx, job, caller)
     }
     const after = await lockRun(tx, runId)

@@ -108,6 +108,8 @@ export async function settleJobs(
       throw new Error(`job ${job.id} cannot go from ${job.status} to ${ending.outcome}`)
   }
   endRows(tx, settlements)
+  const held = settlements.filter(({ job }) => job.status === 'held').map(({ job }) => job.id)
+  if (held.length > 0) tx.write(sql`delete from job_hold where job_id = any(${held})`)
   for (const settlement of settlements) {
     tx.audit(chainOf(settlement.job.install_id), factOf(settlement))
     tx.nudge(`job:${settlement.job.id}`)

@@ -24,8 +24,10 @@ export async function startJobs(context: Context, tx: Tx, started: readonly Star
         lease_until = ${leaseFromNow(context)}
       from unnest(${column('jobId')}::text[], ${column('agentId')}::text[], ${column('fence')}::int[],
         ${column('at')}::timestamptz[], ${column('confinement')}::text[]) as s(id, agent_id, fence, at, confinement)
-      where job.id = s.id and job.agent_id = s.agent_id and job.fence = s.fence and job.status in ('assigned', 'lost')
+      where job.id = s.id and job.agent_id = s.agent_id and job.fence = s.fence and job.status in ('assigned', 'held', 'lost')
       returning job.id, job.agent_id, job.fence, job.confinement, install_id, run_id, build_id, manifest_digest
+    ), unheld as (
+      delete from job_hold using running where job_hold.job_id = running.id
     ), building as (
       update build set status = 'running' from running where build.id = running.build_id and build.status = 'queued'
     )

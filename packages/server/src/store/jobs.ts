@@ -216,16 +216,25 @@ export async function knownJobs(tx: Tx, agentIds: string[], named: string[]): Pr
     status: JobStatus
     agent_id: string | null
     cancel_requested_at: string | null
+    replaced: boolean
   }>`
-    select id, fence, status, agent_id, cancel_requested_at from job
-    where agent_id = any(${agentIds}) and status in ('assigned', 'running', 'lost')
-    union
-    select id, fence, status, agent_id, cancel_requested_at from job where id = any(${named})`.execute(tx.db)
+    with known as (
+      select id from job where agent_id = any(${agentIds}) and status in ('assigned', 'running', 'lost')
+      union
+      select job_id from job_hold where agent_id = any(${agentIds})
+      union
+      select unnest(${named}::text[])
+    )
+    select id, fence, status, agent_id, cancel_requested_at, status = 'lapsed' and exists (
+        select from job as next where next.step_id = job.step_id and next.id > job.id and next.status = 'queued'
+      ) as replaced
+    from known join job using (id)`.execute(tx.db)
   return rows.map((row) => ({
     jobId: row.id,
     fence: row.fence,
     status: row.status,
     agentId: row.agent_id,
     cancelRequested: row.cancel_requested_at !== null,
+    isReplaceable: row.replaced,
   }))
 }

@@ -51,6 +51,7 @@ export interface Database {
   run: RunTable
   step: StepTable
   job: JobTable
+  job_hold: JobHoldTable
   deploy: DeployTable
   install_component: InstallComponentTable
   install_action: InstallActionTable
@@ -229,6 +230,16 @@ export interface JobTable {
   assigned_at: string | null
   started_at: string | null
   finished_at: string | null
+}
+
+interface JobHoldTable {
+  job_id: string
+  agent_id: string
+  rule: string
+  reason: string
+  until: string | null
+  since: string
+  start_before: string
 }
 
 interface DeployTable {

@@ -1,6 +1,6 @@
-import { whyJobWaits, whyRunWaits, type Waiting } from '@tenon/core'
+import { jobStates, whyJobWaits, whyRunWaits, type JobFacts, type Waiting } from '@tenon/core'
 import { planOf, type JobView, type RunView } from '@tenon/protocol'
-import type { Selectable } from 'kysely'
+import { sql, type Selectable } from 'kysely'
 import type { Db } from './database.ts'
 import type { Database, JobTable } from './schema.ts'
 
@@ -67,9 +67,26 @@ export async function jobViews(db: Db, rows: JobRow[]): Promise<JobView[]> {
   }))
 }
 
+/** By job. */
+async function holdsOf(db: Db, rows: readonly JobRow[]): Promise<Map<string, NonNullable<JobFacts['hold']>>> {
+  const held = rows.filter(({ status }) => status === 'held').map(({ id }) => id)
+  if (held.length === 0) return new Map()
+  const { rows: found } = await sql<{
+    job_id: string
+    reason: string
+    until: string | null
+    since: string
+    startBefore: string
+  }>`
+    select job_id, reason, until, since, start_before as "startBefore" from job_hold where job_id = any(${held})`.execute(
+    db,
+  )
+  return new Map(found.map(({ job_id, ...hold }) => [job_id, hold]))
+}
+
 /** Facts for all rows in three statements; the judgement is core's. */
 async function jobWaits(db: Db, rows: JobRow[]): Promise<Map<string, Waiting>> {
-  const open = rows.filter((row) => !['succeeded', 'failed', 'canceled'].includes(row.status))
+  const open = rows.filter((row) => !jobStates.isEnd(row.status))
   if (open.length === 0) return new Map()
   const pools = [...new Set(open.map((row) => row.pool))]
   const agents = await db
@@ -92,12 +109,14 @@ async function jobWaits(db: Db, rows: JobRow[]): Promise<Map<string, Waiting>> {
     .where('status', '=', 'queued')
     .groupBy('pool')
     .execute()
+  const holds = await holdsOf(db, open)
   const waits = new Map<string, Waiting>()
   for (const row of open) {
     const queue = ahead.find((a) => a.pool === row.pool)
     const waiting = whyJobWaits({
       status: row.status,
       kind: row.kind,
+      hold: holds.get(row.id) ?? null,
       said: row.progress?.message ?? null,
       createdAt: row.created_at,
       assignedAt: row.assigned_at,

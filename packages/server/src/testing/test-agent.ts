@@ -15,6 +15,7 @@ import {
   type AgentEvent,
   type AgentFrame,
   type AgentHello,
+  type AgentVerdict,
   type EnrolRequest,
   type EnrolResponse,
   type JobReport,
@@ -231,6 +232,25 @@ export function eventFrame(
   event: Omit<AgentEvent, 'agentId'>,
 ): Extract<AgentFrame, { type: 'event' }> {
   return { type: 'event', event: signedBy(key, 'agent-event/1', { ...event, agentId }) }
+}
+
+/** The agent's *not now*. */
+export function heldFrame(
+  { agentId, key }: Pick<TestIdentity, 'agentId' | 'key'>,
+  job: { jobId: string; fence: number },
+  reason = 'the customer paused this agent',
+): Extract<AgentFrame, { type: 'job.held' }> {
+  const verdict: AgentVerdict = {
+    agentId,
+    ...job,
+    manifestDigest: `sha256:${'0'.repeat(64)}`,
+    answer: 'not_now',
+    rule: 'pause',
+    reason,
+    until: null,
+    at: new Date().toISOString(),
+  }
+  return { type: 'job.held', ...job, verdict: signedBy(key, 'agent-verdict/1', verdict) }
 }
 
 function signedBy(key: SigningKey, context: SigningContext, value: object) {

@@ -105,6 +105,7 @@ export function testConfig(dataDir: string, overrides: Partial<Config> = {}): Co
     heartbeatSeconds: 10,
     leaseSeconds: 45,
     manifestTtlSeconds: 3600,
+    holdSeconds: 604_800,
     runParallel: 10,
     pluginsDir: join(dataDir, 'plugins'),
     rateLimitPerMinute: 1_000_000,
