@@ -85,9 +85,11 @@ export class Stage {
     for (const wire of this.#wires.values()) await wire.close()
     const left = processesOf(this.dir)
     for (const { pid } of left) process.kill(pid, 'SIGKILL')
+    const statements = statementsOf(join(this.dir, 'log', 'server.log'))
     await this.#drop?.()
     rmSync(this.dir, { recursive: true, force: true, maxRetries: 5 })
     if (left.length > 0) throw new Error(`left running: ${left.map(({ command }) => command).join('; ')}`)
+    if (statements > MOST_STATEMENTS) throw new Error(`the server made ${statements} named statements`)
   }
 
   /** The end of every program's log, for a failure that has to be understood from its report alone. */
@@ -277,4 +279,13 @@ export class Stage {
       await client.end()
     }
   }
+}
+
+/** Every connection of a server keeps its statements: what makes new ones as it goes on would use them up. */
+const MOST_STATEMENTS = 200
+
+/** What each server said when it was told to stop; one that was killed says nothing. */
+function statementsOf(log: string): number {
+  const said = existsSync(log) ? readFileSync(log, 'utf8').matchAll(/"statements":(\d+)/g) : []
+  return Math.max(0, ...Array.from(said, ([, count]) => Number(count)))
 }

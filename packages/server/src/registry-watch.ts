@@ -2,6 +2,7 @@ import type { AuditFact } from '@tenon/core'
 import type { RegistryEvent } from '@tenon/oci'
 import type { Context } from './context.ts'
 import { chainOf } from './operations/audit-chains.ts'
+import { anyOf } from './store/statements.ts'
 import { transact } from './store/transaction.ts'
 
 type Refused = Extract<RegistryEvent, { type: 'access.refused' }>
@@ -51,7 +52,7 @@ async function holdsLease({ db }: Pick<Context, 'db'>, subject: string): Promise
     .select('id')
     .where('id', '=', job.jobId)
     .where('fence', '=', job.fence)
-    .where('status', 'in', ['assigned', 'running'])
+    .where('status', '=', anyOf(['assigned', 'running']))
     .executeTakeFirst()
   return held !== undefined
 }

@@ -25,6 +25,7 @@ import { openVendorRegistry } from './registry.ts'
 import { createSeats } from './seats.ts'
 import { openDb, openPool, type Db } from './store/database.ts'
 import { migrations } from './store/migrations/index.ts'
+import { namedStatements } from './store/statements.ts'
 import { migrate } from './store/migrate.ts'
 import { transact } from './store/transaction.ts'
 
@@ -50,6 +51,7 @@ export async function startServer(config: Config, log: Logger): Promise<Server> 
   const stop = async () => {
     for (const step of undo.splice(0).toReversed())
       await step().catch((error: unknown) => log.warn({ err: error }, 'a part did not stop cleanly'))
+    log.info({ statements: namedStatements() }, 'the server has stopped')
   }
   try {
     return await bringUp(config, log, undo, stop)

@@ -15,9 +15,11 @@ import { requireSoundSchedules, scheduleActions } from '../operations/action-sch
 import { cancelLocked } from '../operations/job-control.ts'
 import { createBuilds } from '../operations/create-builds.ts'
 import { requireSoundGraph } from '../operations/create-run.ts'
+import { newestVersion } from '../operations/newest-version.ts'
 import { lockJob } from '../operations/settle-job.ts'
 import { LayerTooLarge } from '../registry-store.ts'
 import type { Db } from '../store/database.ts'
+import { anyOf } from '../store/statements.ts'
 import { transact } from '../store/transaction.ts'
 import { notFound, pageOf, type Handlers } from './handler.ts'
 
@@ -131,7 +133,7 @@ async function syncApp(context: Context, sent: App, caller: Caller) {
   const digest = `sha256:${sha256(canonicalBytes(app))}`
   const changed = await transact(context, async (tx) => {
     const types = [...new Set(app.components.map((c) => c.type))]
-    const known = await tx.db.selectFrom('plugin').select('name').where('name', 'in', types).execute()
+    const known = await tx.db.selectFrom('plugin').select('name').where('name', '=', anyOf(types)).execute()
     const problems = app.components
       .filter((c) => !known.some((k) => k.name === c.type))
       .map((c) => ({ path: `components.${c.name}.type`, message: `no plugin handles the type ${c.type}` }))
@@ -155,6 +157,7 @@ async function syncApp(context: Context, sent: App, caller: Caller) {
       .select(['number', 'digest'])
       .where('app_id', '=', row.id)
       .orderBy('number', 'desc')
+      .limit(1)
       .executeTakeFirst()
     if (last?.digest === digest) return false
     const number = (last?.number ?? 0) + 1
@@ -207,12 +210,7 @@ export async function findApp(
 }
 
 async function appView(db: Db, row: { id: string; name: string; created_at: string }) {
-  const version = await db
-    .selectFrom('app_version')
-    .selectAll()
-    .where('app_id', '=', row.id)
-    .orderBy('number', 'desc')
-    .executeTakeFirstOrThrow()
+  const version = await newestVersion(db, row.id)
   const builds = await db
     .selectFrom('build')
     .distinctOn('component')

@@ -29,6 +29,7 @@ export const artifactHandlers = {
     const row = await artifacts(context)
       .where((eb) => eb.or([eb('build.id', '=', ref), eb('build.artifact_digest', '=', ref)]))
       .orderBy('build.id', 'desc')
+      .limit(1)
       .executeTakeFirst()
     const described = row && (await describeArtifact(context, row.repository!, row.digest!))
     if (!described) throw notFound('artifact', ref)

@@ -1,7 +1,8 @@
 import { ApiFailure } from '../errors.ts'
 import { actorOf, byCaller } from '../operations/actor.ts'
 import { scheduleActions } from '../operations/action-schedules.ts'
-import { createRun, newestVersion } from '../operations/create-run.ts'
+import { createRun } from '../operations/create-run.ts'
+import { newestVersion } from '../operations/newest-version.ts'
 import { createJoinToken } from '../operations/join-tokens.ts'
 import { requireInputs, requireToggles, updateInstall } from '../operations/update-install.ts'
 import { transact } from '../store/transaction.ts'
@@ -104,7 +105,7 @@ export const installHandlers = {
 async function createInstall({ context, body, caller }: Call<'installs.create'>) {
   const app = await findApp(context.db, body.app)
   const { id, runId } = await transact(context, async (tx) => {
-    const { content } = await newestVersion(tx, app.id)
+    const { content } = await newestVersion(tx.db, app.id)
     const inputs = requireInputs(content, body.inputs)
     requireToggles(content, body.toggles ?? {})
     const install = { id: context.newId('install'), app_id: app.id, sandbox_type: body.sandbox.type }
@@ -137,7 +138,7 @@ async function createInstall({ context, body, caller }: Call<'installs.create'>)
       details: { name: body.name, app: app.name, sandbox: body.sandbox.type },
     })
     // Read again: the row that refers to the app keeps newer versions out from here on.
-    const { content: scheduled } = await newestVersion(tx, app.id)
+    const { content: scheduled } = await newestVersion(tx.db, app.id)
     await scheduleActions(context, tx, { id: app.id, content: scheduled }, install.id)
     return {
       id: install.id,

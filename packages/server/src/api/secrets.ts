@@ -14,6 +14,7 @@ export const secretHandlers = {
         .where('install_id', '=', install.id)
         .where('name', '=', params.name)
         .orderBy('version', 'desc')
+        .limit(1)
         .executeTakeFirst()
       const version = (last?.version ?? 0) + 1
       // An older value that never arrived must not arrive after this one.

@@ -10,6 +10,7 @@ import { createJoinToken } from '../operations/join-tokens.ts'
 import { signArtifactsAgain } from '../operations/sign-artifacts-again.ts'
 import type { Db } from '../store/database.ts'
 import type { Database } from '../store/schema.ts'
+import { anyOf } from '../store/statements.ts'
 import { transact } from '../store/transaction.ts'
 import { notFound, pageOf, type Handlers } from './handler.ts'
 
@@ -130,7 +131,7 @@ async function agentView(db: Db, row: Selectable<Database['agent']>) {
     .selectFrom('job')
     .select((eb) => eb.fn.countAll<number>().as('n'))
     .where('agent_id', '=', row.id)
-    .where('status', 'in', ['assigned', 'running'])
+    .where('status', '=', anyOf(['assigned', 'running']))
     .executeTakeFirstOrThrow()
   return {
     id: row.id,

@@ -5,6 +5,7 @@ import { verify } from '../crypto.ts'
 import { grantCredential } from '../operations/grant-credential.ts'
 import { holdJob } from '../operations/hold-jobs.ts'
 import { refuseJob } from '../operations/job-control.ts'
+import { anyOf } from '../store/statements.ts'
 import { transact, transactWithHeads } from '../store/transaction.ts'
 import { createLogSink } from './log-sink.ts'
 import { headFor, type Session } from './session.ts'
@@ -83,7 +84,7 @@ async function jobProgress(context: Context, session: Session, frame: Frame<'job
     .where('id', '=', frame.jobId)
     .where('agent_id', '=', session.agentId)
     .where('fence', '=', frame.fence)
-    .where('status', 'in', ['assigned', 'running'])
+    .where('status', '=', anyOf(['assigned', 'running']))
     .returning('run_id')
     .executeTakeFirst()
   if (job?.run_id) context.hub.nudge([`run:${job.run_id}`])

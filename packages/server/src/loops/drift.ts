@@ -1,9 +1,11 @@
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { byServer } from '../operations/actor.ts'
-import { createRun, newestVersion } from '../operations/create-run.ts'
+import { createRun } from '../operations/create-run.ts'
+import { newestVersion } from '../operations/newest-version.ts'
 import { nextTime } from '../operations/schedules.ts'
 import { settingsOf } from '../operations/settle-plans.ts'
+import { anyOf } from '../store/statements.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 
 const AT_ONCE = 50
@@ -39,7 +41,7 @@ async function checkInstall(
     .selectAll()
     .where('id', '=', installId)
     .executeTakeFirstOrThrow()
-  const { content } = await newestVersion(tx, install.app_id)
+  const { content } = await newestVersion(tx.db, install.app_id)
   for (const component of components) {
     const schedule = settingsOf(content, component)?.driftSchedule
     await tx.db
@@ -53,7 +55,7 @@ async function checkInstall(
     .selectFrom('run')
     .select('id')
     .where('install_id', '=', installId)
-    .where('status', 'in', ['queued', 'active'])
+    .where('status', '=', anyOf(['queued', 'active']))
     .executeTakeFirst()
   if (open || install.status !== 'active') return
   await createRun(context, tx, {

@@ -4,6 +4,7 @@ import { ApiFailure } from '../errors.ts'
 import { nextOf } from '../operations/action-schedules.ts'
 import { byServer } from '../operations/actor.ts'
 import { createRun } from '../operations/create-run.ts'
+import { anyOf } from '../store/statements.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 
 interface Due {
@@ -90,7 +91,7 @@ async function whyNotNow(
     .select('run.id')
     .where('run.install_id', '=', install.id)
     .where('run.kind', '=', 'action')
-    .where('run.status', 'in', ['queued', 'active'])
+    .where('run.status', '=', anyOf(['queued', 'active']))
     .where('step.action', '=', action)
     .executeTakeFirst()
   return open && `its run ${open.id} has not ended`

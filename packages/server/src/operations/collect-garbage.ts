@@ -2,6 +2,7 @@ import { keptManifest, SERVER_CHAIN } from '@tenon/core'
 import { collectGarbage, type GarbageReport } from '@tenon/oci'
 import type { Context } from '../context.ts'
 import { closureImages } from '../registry.ts'
+import { anyOf } from '../store/statements.ts'
 import { transact } from '../store/transaction.ts'
 import { actorOf, type Caller } from './actor.ts'
 
@@ -46,7 +47,7 @@ async function neededRoots({ db }: Context): Promise<Set<string>> {
   const jobs = await db
     .selectFrom('job')
     .select('manifest')
-    .where('status', 'in', ['queued', 'assigned', 'held', 'running', 'lost'])
+    .where('status', '=', anyOf(['queued', 'assigned', 'held', 'running', 'lost']))
     .execute()
   const named = jobs.flatMap(({ manifest }) =>
     keptManifest(manifest).operations.flatMap(({ plugin, artifacts }) => [plugin, ...artifacts]),

@@ -4,6 +4,7 @@ import { ApiFailure } from '../errors.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { actorOf, type Caller } from './actor.ts'
 import { createJob } from './create-job.ts'
+import { newestVersion } from './newest-version.ts'
 import { loadPlugins, pluginFor, poolOf, type Plugins } from './manifests.ts'
 
 /** One build, one job, per component (or built action) of the app's newest version, from a source sent before or from where it says. */
@@ -14,12 +15,7 @@ export async function createBuilds(
   caller: Caller,
 ): Promise<string[]> {
   return transact(context, async (tx) => {
-    const version = await tx.db
-      .selectFrom('app_version')
-      .selectAll()
-      .where('app_id', '=', app.id)
-      .orderBy('number', 'desc')
-      .executeTakeFirstOrThrow()
+    const version = await newestVersion(tx.db, app.id)
     const [plugins] = await Promise.all([
       loadPlugins(tx),
       tx.seats.confirm(

@@ -6,6 +6,7 @@ import { activateNext } from './advance-run.ts'
 import type { Decider } from './actor.ts'
 import { requireBuiltActions } from './action-builds.ts'
 import { newestBuilds } from './newest-builds.ts'
+import { newestVersion } from './newest-version.ts'
 import { planSteps } from './plan-steps.ts'
 
 export interface RunRequest {
@@ -19,7 +20,7 @@ export interface RunRequest {
 /** One decision becomes a run with its steps; it starts at once, or waits for the active one on the same install. */
 export async function createRun(context: Context, tx: Tx, request: RunRequest): Promise<string> {
   const { install, by } = request
-  const version = await newestVersion(tx, install.app_id)
+  const version = await newestVersion(tx.db, install.app_id)
   const app = version.content
   const decision = await request.decide(app)
   const id = context.newId('run')
@@ -49,15 +50,6 @@ export async function createRun(context: Context, tx: Tx, request: RunRequest): 
   })
   await activateNext(context, tx, install.id)
   return id
-}
-
-export function newestVersion(tx: Tx, appId: string) {
-  return tx.db
-    .selectFrom('app_version')
-    .selectAll()
-    .where('app_id', '=', appId)
-    .orderBy('number', 'desc')
-    .executeTakeFirstOrThrow()
 }
 
 /** Pins each component to the newest build there is now, or the one that was named: what is decided is what is deployed. */

@@ -1,3 +1,4 @@
+import { anyOf } from '../store/statements.ts'
 import type { Tx } from '../store/transaction.ts'
 
 /** The newest build that succeeded of each (`action:NAME` for actions), or the one that is named for it. */
@@ -13,17 +14,13 @@ export function newestBuilds(
     .distinctOn('component')
     .select(['id', 'component', 'artifact_repository', 'artifact_digest'])
     .where('app_id', '=', appId)
-    .where('component', 'in', components)
+    .where('component', '=', anyOf(components))
     .where('status', '=', 'succeeded')
     .$if(given.length > 0, (q) =>
       q.where((eb) =>
         eb.or([
-          eb('component', 'not in', given),
-          eb(
-            'id',
-            'in',
-            given.map((name) => named[name]!),
-          ),
+          eb.not(eb('component', '=', anyOf(given))),
+          eb('id', '=', anyOf(given.map((name) => named[name]!))),
         ]),
       ),
     )

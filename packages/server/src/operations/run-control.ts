@@ -1,6 +1,7 @@
 import { stepStates } from '@tenon/core'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
+import { anyOf } from '../store/statements.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { activateNext, advance, lockRun, type Run } from './advance-run.ts'
 import { actorOf, type Caller } from './actor.ts'
@@ -47,14 +48,14 @@ export async function cancelRun(context: Context, runId: string, caller: Caller)
       .updateTable('step')
       .set({ status: 'canceled', finished_at: tx.at })
       .where('run_id', '=', runId)
-      .where('kind', 'in', ['agent', 'approval'])
+      .where('kind', '=', anyOf(['agent', 'approval']))
       .where('status', '=', 'active')
       .execute()
     const jobs = await tx.db
       .selectFrom('job')
       .select('id')
       .where('run_id', '=', runId)
-      .where('status', 'in', ['queued', 'assigned', 'held', 'running', 'lost'])
+      .where('status', '=', anyOf(['queued', 'assigned', 'held', 'running', 'lost']))
       .execute()
     for (const { id } of jobs) {
       const job = await lockJob(tx, id)

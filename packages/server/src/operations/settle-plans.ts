@@ -2,6 +2,7 @@ import { SERVER_CHAIN, type App, type StepKind } from '@tenon/core'
 import { planOf, type PlanResult } from '@tenon/protocol'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
+import { anyOf } from '../store/statements.ts'
 import type { Tx } from '../store/transaction.ts'
 import type { Run } from './advance-run.ts'
 
@@ -50,7 +51,7 @@ async function skipDeploy(tx: Tx, run: Run, component: string, plan: PlanResult)
     })
     .where('run_id', '=', run.id)
     .where('component', '=', component)
-    .where('kind', 'in', LEFT_OUT)
+    .where('kind', '=', anyOf(LEFT_OUT))
     .where('status', '=', 'pending')
     .execute()
   await tx.db

@@ -11,7 +11,8 @@ import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import type { Decider } from './actor.ts'
-import { createRun, newestVersion } from './create-run.ts'
+import { createRun } from './create-run.ts'
+import { newestVersion } from './newest-version.ts'
 import { disabledComponents } from './plan-steps.ts'
 
 export interface InstallChange {
@@ -46,7 +47,7 @@ export async function updateInstall(
       .where('id', '=', found.id)
       .forUpdate()
       .executeTakeFirstOrThrow()
-    const { content: app } = await newestVersion(tx, install.app_id)
+    const { content: app } = await newestVersion(tx.db, install.app_id)
     const next = {
       inputs: changedInputsOf(app, install.inputs, change.inputs ?? {}),
       toggles: requireToggles(app, { ...install.toggles, ...change.toggles }),

@@ -1,6 +1,7 @@
 import { sql, type RawBuilder } from 'kysely'
 import type { Context } from '../context.ts'
 import { chainOf } from '../operations/audit-chains.ts'
+import { anyOf } from './statements.ts'
 import { transact } from './transaction.ts'
 
 /** Leases end by the clock of the database, so that server processes need not agree on the time. */
@@ -36,7 +37,7 @@ export async function expireLeases(context: Context, watchEverySeconds: number):
     const lost = await tx.db
       .updateTable('job')
       .set({ status: 'lost' })
-      .where('status', 'in', ['assigned', 'running'])
+      .where('status', '=', anyOf(['assigned', 'running']))
       .where('lease_until', '<', sql<string>`clock_timestamp()`)
       .returning(['id', 'install_id', 'run_id', 'agent_id', 'fence', 'manifest_digest', 'lease_until'])
       .execute()

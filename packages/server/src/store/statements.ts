@@ -1,4 +1,4 @@
-import { Kysely, PostgresDialect, type CompiledQuery } from 'kysely'
+import { Kysely, PostgresDialect, sql, type CompiledQuery, type RawBuilder } from 'kysely'
 import type { Duplex } from 'node:stream'
 import type pg from 'pg'
 import { corked } from '../corked.ts'
@@ -25,6 +25,16 @@ function nameOf(text: string, parameters: number): string | undefined {
 export function statement(text: string, values: readonly unknown[]): pg.QueryConfig {
   const name = nameOf(text, values.length)
   return { text, values: values.map(listText), ...(name === undefined ? {} : { name }) }
+}
+
+/** Every one is kept by every connection, so this process's count has an end that must not be reached. */
+export function namedStatements(): number {
+  return names.size
+}
+
+/** For `=`: one of these, in a text that is the same for every length. */
+export function anyOf<const T extends string>(values: readonly T[]): RawBuilder<T> {
+  return sql<T>`any(${values}::text[])`
 }
 
 /** Lists are most of what is sent. The engine's own JSON is what Postgres reads, but for characters that it escapes. */

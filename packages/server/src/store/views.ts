@@ -3,6 +3,7 @@ import { planOf, type JobView, type RunView } from '@tenon/protocol'
 import { sql, type Selectable } from 'kysely'
 import type { Db } from './database.ts'
 import type { Database, JobTable } from './schema.ts'
+import { anyOf } from './statements.ts'
 
 type Row<T extends keyof Database> = Selectable<Database[T]>
 type JobRow = Omit<
@@ -92,20 +93,20 @@ async function jobWaits(db: Db, rows: JobRow[]): Promise<Map<string, Waiting>> {
   const agents = await db
     .selectFrom('agent')
     .select(['id', 'pool', 'session_id', 'last_seen_at', 'slots', 'runtime'])
-    .where('pool', 'in', pools)
+    .where('pool', '=', anyOf(pools))
     .where('status', '=', 'enrolled')
     .execute()
   const held = await db
     .selectFrom('job')
     .select(['id', 'kind', 'agent_id'])
-    .where('agent_id', 'in', [...agents.map(({ id }) => id), ''])
-    .where('status', 'in', ['assigned', 'running'])
+    .where('agent_id', '=', anyOf([...agents.map(({ id }) => id), '']))
+    .where('status', '=', anyOf(['assigned', 'running']))
     .orderBy('id')
     .execute()
   const ahead = await db
     .selectFrom('job')
     .select((eb) => ['pool', eb.fn.countAll<number>().as('n'), eb.fn.min('id').as('first')])
-    .where('pool', 'in', pools)
+    .where('pool', '=', anyOf(pools))
     .where('status', '=', 'queued')
     .groupBy('pool')
     .execute()
@@ -148,24 +149,20 @@ export async function runViews(db: Db, runs: (Row<'run'> & { install: string })[
   const steps = await db
     .selectFrom('step')
     .selectAll()
-    .where('run_id', 'in', ids)
+    .where('run_id', '=', anyOf(ids))
     .orderBy('position')
     .execute()
   const jobIds = steps.map((s) => s.job_id).filter((id) => id !== null)
   const jobs =
     jobIds.length > 0
-      ? await db.selectFrom('job').select(JOB_COLUMNS).where('id', 'in', jobIds).execute()
+      ? await db.selectFrom('job').select(JOB_COLUMNS).where('id', '=', anyOf(jobIds)).execute()
       : []
   const waits = await jobWaits(db, jobs)
   const actives = await db
     .selectFrom('run')
     .select(['id', 'kind', 'install_id'])
     .where('status', '=', 'active')
-    .where(
-      'install_id',
-      'in',
-      runs.map((r) => r.install_id),
-    )
+    .where('install_id', '=', anyOf(runs.map((r) => r.install_id)))
     .execute()
   return runs.map((run) => {
     const mine = steps.filter((s) => s.run_id === run.id)
