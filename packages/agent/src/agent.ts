@@ -246,9 +246,8 @@ class RunningAgent implements Agent {
     const folder = chooseFolder(config.dir, os.tmpdir(), 'admin')
     await makePrivateFolder(folder)
     const socket = path.join(folder, 'admin.sock')
-    const start = await writeLastStart(config.dir, {
+    const start = await writeLastStart(config, {
       socket,
-      serverUrl: config.serverUrl,
       version: PRODUCT_VERSION,
       startedAt: new Date(clock()).toISOString(),
       runtime,

@@ -9,6 +9,7 @@ import { addBuilds } from './commands/builds.ts'
 import { addContexts } from './commands/contexts.ts'
 import { addActions, addDeploy, addDeploys } from './commands/deploy.ts'
 import { addDoctor } from './commands/doctor.ts'
+import { addDrift } from './commands/drift.ts'
 import { addHelp } from './commands/help.ts'
 import { addInit } from './commands/init.ts'
 import { addImages } from './commands/images.ts'
@@ -73,6 +74,7 @@ const COMMANDS: readonly ((program: Command, cli: Cli) => void)[] = [
   addDeploy,
   addDeploys,
   addActions,
+  addDrift,
   addRuns,
   addJobs,
   addLogs,

@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util'
 import { pino } from 'pino'
 import { dockerSockets } from '../config.ts'
 import { AgentError } from '../errors.ts'
+import { storeKeyOfLastStart } from '../owner/last-start.ts'
 import type { AgentFolder } from '../owner/stopped-desk.ts'
 import { createRuntime, type EngineChoice } from '../runtime/create-runtime.ts'
 
@@ -49,7 +50,7 @@ export const STORE_KEY: Record<string, CommandOption> = {
   'store-key-file': {
     type: 'string',
     value: 'FILE',
-    help: 'the key of the install store; DIR/store.key unless told (TENON_STORE_KEY_FILE)',
+    help: 'the key of the install store; the one of its last start unless told (TENON_STORE_KEY_FILE)',
   },
 }
 export const JSON_FLAG: Record<string, CommandOption> = { json: { type: 'boolean', help: 'print JSON' } }
@@ -90,7 +91,7 @@ export function folderOf(command: Pick<Command, 'words'>, input: CommandInput): 
   const given = input.text('dir') || io.env['TENON_AGENT_DIR']
   if (!given) throw misuse(command, "--dir is needed: the agent's folder")
   const dir = path.resolve(given)
-  const key = input.text('store-key-file') || io.env['TENON_STORE_KEY_FILE']
+  const key = input.text('store-key-file') || io.env['TENON_STORE_KEY_FILE'] || storeKeyOfLastStart(dir)
   return {
     dir,
     storeKeyFile: key ? path.resolve(key) : path.join(dir, 'store.key'),

@@ -32,8 +32,8 @@ afterEach(async () => {
   await rm(base, { recursive: true, force: true })
 })
 
-function makeAgent(folder: string): Agent {
-  const config = configOf(server, folder, { dir: folder })
+function makeAgent(folder: string, storeKeyFile = path.join(folder, 'store.key')): Agent {
+  const config = configOf(server, folder, { dir: folder, storeKeyFile })
   const log = pino({ level: 'silent' })
   const agent = createAgent({
     config,
@@ -45,8 +45,8 @@ function makeAgent(folder: string): Agent {
   return agent
 }
 
-async function startAgent(folder = dir): Promise<Agent> {
-  const agent = makeAgent(folder)
+async function startAgent(folder = dir, storeKeyFile?: string): Promise<Agent> {
+  const agent = makeAgent(folder, storeKeyFile)
   const sessions = server.sessions + 1
   await agent.start()
   await server.session(sessions)
@@ -180,10 +180,21 @@ describe.each(['running', 'stopped'] as const)('a %s agent', (life) => {
     const restored = await run(['restore', '--dir', fresh, '--from', file, '--identity-file', identityFile])
     expect(restored).toMatchObject({ code: 0, stdout: expect.stringMatching(/^3 records of/) as string })
     expect(await storedSecret('api-key', fresh)).toBe('hidden value')
+    const listed = await run(['secret', 'list', '--dir', fresh])
+    expect(listed).toMatchObject({ code: 0, stdout: expect.stringContaining('api-key') as string })
     await startAgent(fresh)
     const again = await run(['restore', '--dir', fresh, '--from', file, '--identity-file', identityFile])
     expect(again.code).not.toBe(0)
   })
+})
+
+it('an agent whose store has its key elsewhere is exported without naming that again', async () => {
+  const agent = await startAgent(dir, path.join(base, 'keys', 'store.key'))
+  const { recipient } = await customer()
+  expect(await run(at('export', '--to', recipient))).toMatchObject({ code: 0 })
+  await agent.stop()
+  expect(await run(at('export', '--to', recipient))).toMatchObject({ code: 0 })
+  expect(await run(at('secret', 'list'))).toMatchObject({ code: 0 })
 })
 
 describe('the admin socket', () => {

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { readManifest } from '@tenon/protocol'
@@ -45,9 +46,10 @@ export function createStoppedDesk(folder: AgentFolder): OwnerDesk {
   }
 }
 
-/** Needs no lock, so that asking never stands in the way of an agent that starts. */
+/** Also of a folder that was restored and whose agent has not started yet. Needs no lock, so that asking never stands in the way of an agent that starts. */
 async function readSecrets(folder: AgentFolder) {
-  const key = await storeKeyOf(folder)
+  const isRestored = !(await readIdentity(folder.dir)) && existsSync(path.join(folder.dir, 'store'))
+  const key = isRestored ? await loadStoreKey({ file: folder.storeKeyFile }) : await storeKeyOf(folder)
   return readStore({ dir: path.join(folder.dir, 'store'), key, read: listSecrets })
 }
 

@@ -63,6 +63,27 @@ describe('what a person decides about a run', () => {
   afterAll(() => api.stop())
   const tenon = (...args: string[]) => home.run(args, { env: api.env })
 
+  it('shows what has drifted on an install, change by change', async () => {
+    const drift = { since: '2026-01-01T00:00:00.000Z', jobId: testId('job', 7), plan: PLAN }
+    const { components } = install()
+    const [first] = components
+    const web = { ...first!, name: 'web', drift }
+    const db = { ...first!, name: 'db', drift: null }
+    api.handlers['installs.get'] = () => install({ components: [db, web] })
+    const ran = await home.run(['drift', 'acme'], { env: api.env })
+    expect(ran.stdout).toContain('~ bucket.old')
+    expect(ran.stdout).toContain('    + {"size":2}')
+    expect(ran.stdout).toContain('1 to create, 1 to change, 0 to delete')
+    expect(ran.stderr).toContain(`tenon logs ${drift.jobId}`)
+    const none = await home.run(['drift', 'acme', 'db'], { env: api.env })
+    expect(none).toMatchObject({ code: 0, stdout: 'no drift is known of db\n' })
+    const json = JSON.parse((await home.run(['drift', 'acme', '--json'], { env: api.env })).stdout)
+    expect(json.items.map((each: { component: string }) => each.component)).toEqual(['db', 'web'])
+    const wrong = await home.run(['drift', 'acme', 'wed'], { env: api.env })
+    expect(wrong).toMatchObject({ code: 4, stderr: expect.stringContaining('next: tenon drift acme web') })
+    api.handlers['installs.get'] = () => install()
+  })
+
   it('is shown as a plan before it is asked, and names exactly that plan', async () => {
     const shown = await tenon('runs', 'plan', RUN, 'web')
     expect(shown.stdout).toBe(

@@ -25,6 +25,7 @@ export function addUpdate(installs: Command, cli: Cli): void {
     .addOption(
       new Option('--approval <how>', 'whether somebody approves each deploy').choices(APPROVAL_OPTIONS),
     )
+    .option('--with-dependents', 'with what is switched off, remove what stands on it')
     .option('--no-deploy', 'keep it for the next deploy')
     .option('--detach', 'do not follow the runs')
     .addHelpText(
@@ -32,6 +33,7 @@ export function addUpdate(installs: Command, cli: Cli): void {
       examples(
         'tenon installs update acme --input size=3',
         'tenon installs update acme --disable search',
+        'tenon installs update acme --disable db --with-dependents',
         'tenon installs update acme --approval prompt',
       ),
     )
@@ -50,7 +52,11 @@ export function addUpdate(installs: Command, cli: Cli): void {
       }
       const { install, runs } = await client.call('installs.update', {
         params: { ref },
-        body: { ...body, deploy: options.deploy },
+        body: {
+          ...body,
+          deploy: options.deploy,
+          ...(options.withDependents === true ? { withDependents: true } : {}),
+        },
       })
       if (cli.globals.json && options.detach) return cli.out.json({ install, runs })
       cli.out.note(`install ${install.name} is changed`)

@@ -125,6 +125,21 @@ function addRemovals(installs: Command, cli: Cli): void {
       await showStarted(cli, client, run, options.detach === true)
     })
   installs
+    .command('delete')
+    .description('take a deprovisioned install out of the lists; its audit and its runs stay')
+    .argument('<install>', 'its name or id')
+    .option('--yes', 'do not ask')
+    .addHelpText('after', examples('tenon installs delete acme', 'tenon installs delete acme --yes'))
+    .action(async (ref, options) => {
+      await confirm(cli.io, `take ${ref} out of the lists for ever`, options.yes === true)
+      const client = await cli.client()
+      const gone = await client.call('installs.delete', { params: { ref } })
+      if (cli.globals.json) return cli.out.json(gone)
+      cli.out.line(
+        `install ${gone.name} (${gone.id}) is deleted; its audit stays: tenon audit verify ${gone.id}`,
+      )
+    })
+  installs
     .command('teardown')
     .description('remove components from an install, dependents first')
     .argument('<install>', 'its name or id')

@@ -136,6 +136,22 @@ describe('a folder with .tenon/cli.json', () => {
     expect((await home.run(list, { cwd: inside, env: { TENON_DIR: home.home } })).code).toBe(3)
   })
 
+  it('is used before the current context where TENON_DIR says so, and nothing instead of it', async () => {
+    const other = await startApi({ 'server.info': () => serverInfo() })
+    try {
+      await home.run(['login', '--url', other.url], { stdin: TOKEN })
+      const inside = await folderWith({ url: api.url, tokenFile: 'token' })
+      const env = { TENON_DIR: join(inside, '../../.tenon') }
+      expect((await home.run(list, { env })).code).toBe(0)
+      expect((await home.run(list, { env: { ...env, TENON_TOKEN: TOKEN } })).code).toBe(0)
+      const lost = await home.run(list, { env: { TENON_DIR: home.home } })
+      expect(lost).toMatchObject({ code: 3, stderr: expect.stringContaining('TENON_DIR is set, but') })
+      expect(other.callsOf('apps.list')).toEqual([])
+    } finally {
+      await other.stop()
+    }
+  })
+
   it('cannot name a server elsewhere, nor a file outside of its own folder', async () => {
     const elsewhere = await folderWith({ url: 'https://evil.example.com', tokenFile: 'token' })
     expect((await home.run(list, { cwd: elsewhere })).code).toBe(2)

@@ -19,16 +19,30 @@ export interface Connection {
 
 type Where = Pick<Io, 'env' | 'host' | 'cwd'>
 
-/** Which server and token: `--context`, then the environment, then the current context, then the folder's own server. */
+/** Which server and token: `--context`, the environment, the folder of TENON_DIR, the current context, the folder one is in. */
 export async function resolveConnection(io: Where, named: string | undefined): Promise<Connection> {
   const found =
     named === undefined
-      ? ((await fromEnvironment(io)) ?? (await currentContext(io)) ?? (await fromFolder(io)))
+      ? ((await fromEnvironment(io)) ?? (await withoutUrl(io)))
       : await namedContext(io, named)
   if (found) return found
   throw new CliError(EXIT.denied, 'not signed in to a server', {
     next: 'tenon login --url URL (or run it in a folder where `npm start` runs a server)',
   })
+}
+
+async function withoutUrl(io: Where): Promise<Connection | undefined> {
+  const named = io.env['TENON_DIR']
+  if (!named) return (await currentContext(io)) ?? (await fromFolder(io))
+  const found = await fromFolder(io)
+  if (found) return found
+  throw new CliError(
+    EXIT.denied,
+    `TENON_DIR is set, but ${resolve(io.cwd, named)} is no folder of a server`,
+    {
+      next: 'start one there with `npm start`, or unset TENON_DIR to use the current context',
+    },
+  )
 }
 
 async function namedContext(io: Where, name: string): Promise<Connection> {
@@ -55,7 +69,7 @@ async function fromEnvironment(io: Where): Promise<Connection | undefined> {
   if (url !== undefined && token !== undefined)
     return { url, token, from: 'the environment', knownFile: stateFile(io) }
   if (url === undefined) {
-    const base = (await currentContext(io)) ?? (await fromFolder(io))
+    const base = await withoutUrl(io)
     if (!base) throw usageError('TENON_TOKEN is set but no server is known', 'set TENON_URL as well')
     return { ...base, token: token!, from: `${base.from}, with the token of the environment` }
   }

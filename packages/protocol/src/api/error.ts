@@ -13,6 +13,8 @@ export const API_ERRORS = {
   conflict: 409,
   name_taken: 409,
   wrong_state: 409,
+  /** Others stand on what would go. */
+  has_dependents: 409,
   no_build: 409,
   no_agent: 409,
   /** A deploy would run past the plan, the approval or the action before it. */

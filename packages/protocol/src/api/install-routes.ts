@@ -57,6 +57,8 @@ export const installRoutes = {
       ...installSettings,
       /** False: keep the change for the next deploy. */
       deploy: z.boolean().optional(),
+      /** With what is switched off goes what stands on it; otherwise that is refused. */
+      withDependents: z.boolean().optional(),
     }),
     response: z.object({ install: view.installView, runs: z.array(view.runView) }),
   }),
@@ -77,6 +79,15 @@ export const installRoutes = {
     summary: 'Remove every component, then the sandbox.',
     params: byRef,
     response: view.runView,
+  }),
+  'installs.delete': route({
+    method: 'DELETE',
+    path: '/api/v1/installs/:ref',
+    tag: 'installs',
+    permission: OPERATE,
+    summary: 'Take a deprovisioned install out of every list; its audit and its runs stay.',
+    params: byRef,
+    response: z.object({ id, name }),
   }),
   'installs.teardown': route({
     method: 'POST',

@@ -6,6 +6,7 @@ export async function findInstall(db: Db, ref: string) {
     .selectFrom('install')
     .selectAll()
     .where((eb) => eb.or([eb('name', '=', ref), eb('id', '=', ref)]))
+    .where('deleted_at', 'is', null)
     .executeTakeFirst()
   if (!row) throw notFound('install', ref)
   return row
@@ -39,7 +40,7 @@ export async function installView(db: Db, id: string) {
     .executeTakeFirst()
   return {
     id: row.id,
-    name: row.name,
+    name: row.former_name ?? row.name,
     app: row.app,
     sandbox: row.sandbox_type,
     status: row.status,

@@ -3,6 +3,8 @@ import { actorOf, byCaller } from '../operations/actor.ts'
 import { scheduleActions } from '../operations/action-schedules.ts'
 import { createRun } from '../operations/create-run.ts'
 import { newestVersion } from '../operations/newest-version.ts'
+import { deleteInstall } from '../operations/delete-install.ts'
+import { freeName } from '../operations/free-name.ts'
 import { createJoinToken } from '../operations/join-tokens.ts'
 import { requireInputs, requireToggles, updateInstall } from '../operations/update-install.ts'
 import { transact } from '../store/transaction.ts'
@@ -19,6 +21,7 @@ export const installHandlers = {
     const rows = await context.db
       .selectFrom('install')
       .select(['install.id'])
+      .where('install.deleted_at', 'is', null)
       .$if(app !== undefined, (q) => q.where('install.app_id', '=', app!.id))
       .$if(query.after !== undefined, (q) => q.where('install.id', '>', query.after!))
       .orderBy('install.id')
@@ -38,6 +41,10 @@ export const installHandlers = {
       createRun(context, tx, { install, decide: () => ({ kind: 'deprovision' }), by: byCaller(caller) }),
     )
     return (await runView(context.db, runId))!
+  },
+  'installs.delete': async ({ context, params, caller }) => {
+    const { id } = await findInstall(context.db, params.ref)
+    return { id, name: await deleteInstall(context, { id }, caller) }
   },
   'installs.teardown': async ({ context, params, body, caller }) => {
     const install = await findInstall(context.db, params.ref)
@@ -109,6 +116,7 @@ async function createInstall({ context, body, caller }: Call<'installs.create'>)
     const inputs = requireInputs(content, body.inputs)
     requireToggles(content, body.toggles ?? {})
     const install = { id: context.newId('install'), app_id: app.id, sandbox_type: body.sandbox.type }
+    await freeName(tx, body.name)
     const added = await tx.db
       .insertInto('install')
       .values({

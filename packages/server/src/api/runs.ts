@@ -1,6 +1,6 @@
 import type { Context } from '../context.ts'
 import { cancelRun, cancelStep, decideStep, retryStep, skipStep } from '../operations/run-control.ts'
-import { runView, runViews } from '../store/views.ts'
+import { runView, runViews, shownName } from '../store/views.ts'
 import { notFound, pageOf, type Handlers } from './handler.ts'
 import { findInstall } from './install-view.ts'
 import { watchRun } from './streams.ts'
@@ -12,7 +12,7 @@ export const runHandlers = {
       .selectFrom('run')
       .innerJoin('install', 'install.id', 'run.install_id')
       .selectAll('run')
-      .select('install.name as install')
+      .select(shownName.as('install'))
       .$if(install !== undefined, (q) => q.where('run.install_id', '=', install!.id))
       .$if(query.after !== undefined, (q) => q.where('run.id', '<', query.after!))
       .orderBy('run.id', 'desc')

@@ -1,4 +1,6 @@
 import { actorOf } from '../operations/actor.ts'
+import { newestVersion } from '../operations/newest-version.ts'
+import { requireSecretName } from '../operations/secret-names.ts'
 import { transact } from '../store/transaction.ts'
 import type { Handlers } from './handler.ts'
 import { findInstall } from './install-view.ts'
@@ -8,6 +10,8 @@ export const secretHandlers = {
     const install = await findInstall(context.db, params.ref)
     return transact(context, async (tx) => {
       await tx.db.selectFrom('install').select('id').where('id', '=', install.id).forUpdate().execute()
+      const { content: app } = await newestVersion(tx.db, install.app_id)
+      requireSecretName(app, install.overrides, params.name)
       const last = await tx.db
         .selectFrom('install_secret')
         .select('version')

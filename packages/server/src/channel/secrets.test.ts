@@ -1,14 +1,30 @@
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
+import type { AppSecret } from '@tenon/core'
 import { auditOf } from '../testing/audit.ts'
+import { SIZE } from '../testing/planned-world.ts'
 import { connectAgent } from '../testing/test-agent.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { until } from '../testing/until.ts'
-import { activeInstall, builtApp } from '../testing/world.ts'
+import { activeInstall, builtApp, component } from '../testing/world.ts'
+
+const secret = (name: string): AppSecret => ({
+  name,
+  displayName: '',
+  description: '',
+  required: false,
+  autoGenerate: false,
+  format: '',
+})
 
 let tenant: TestTenant
 beforeAll(async () => {
   tenant = await startTestTenant()
-  await builtApp(tenant)
+  const db = component('db')
+  db.config = { secrets: ['api-key'], value: '{{ index .nuon.secrets "of-template" }}' }
+  await builtApp(tenant, 'shop', [db, component('web', ['db'])], {
+    secrets: ['password', 'zebra'].map(secret),
+    inputs: [{ ...SIZE, name: 'pin', sensitive: true }],
+  })
 })
 afterAll(() => tenant.stop())
 afterEach(() => tenant.assertSound())
@@ -78,4 +94,22 @@ it('secrets that an agent cannot store are shown with its reason, audited once, 
   const audit = await auditOf(tenant, agent.identity.installId!, 'password')
   expect(audit).toEqual(['secret.set ok', 'secret.refused failed', 'secret.delivered ok'])
   await back.close()
+})
+
+it('a secret that the app does not declare is refused, with the nearest name', async () => {
+  const agent = await activeInstall(tenant, 'mistyped')
+  const put = (name: string) =>
+    tenant.client.call('secrets.put', { params: { ref: 'mistyped', name }, body: { ciphertext: 'AAAA' } })
+  await expect(put('pasword')).rejects.toMatchObject({
+    code: 'not_found',
+    message: 'app shop has no secret pasword',
+    remedy: expect.stringContaining('Did you mean password?'),
+  })
+  await expect(put('unlike-any')).rejects.toMatchObject({
+    remedy: expect.stringContaining('password, zebra, api-key, of-template, input--pin'),
+  })
+  for (const name of ['api-key', 'of-template', 'input--pin']) expect(await put(name)).toMatchObject({ name })
+  const { items } = await tenant.client.call('secrets.list', { params: { ref: 'mistyped' } })
+  expect(items.map(({ name }) => name)).toEqual(['api-key', 'input--pin', 'of-template'])
+  await agent.close()
 })

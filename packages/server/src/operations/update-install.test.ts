@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { plannedWorld } from '../testing/planned-world.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
-import { component } from '../testing/world.ts'
+import { component, ended } from '../testing/world.ts'
 
 const input = (name: string) =>
   ({
@@ -47,5 +47,68 @@ describe('inputs of an install', () => {
       problems: [{ path: 'inputs.size', message: 'the app has no such input' }],
     })
     await world.close()
+  })
+})
+
+describe('switching a component off', () => {
+  let server: TestTenant
+
+  beforeAll(async () => {
+    server = await startTestTenant()
+  })
+  afterAll(() => server.stop())
+
+  const toggled = (name: string, dependencies: string[] = []) => ({
+    ...component(name, dependencies),
+    settings: { toggleable: true },
+  })
+  const shown = async (ref: string) => {
+    const { components, toggles } = await server.client.call('installs.get', { params: { ref } })
+    return { there: components.map(({ name }) => name), toggles }
+  }
+
+  it('that others stand on is refused with their names, and nothing is changed', async () => {
+    const { name, close } = await plannedWorld(server, [
+      toggled('db'),
+      component('web', ['db']),
+      component('page', ['web']),
+    ])
+    const off = server.client.call('installs.update', {
+      params: { ref: name },
+      body: { toggles: { db: false } },
+    })
+    await expect(off).rejects.toMatchObject({
+      code: 'has_dependents',
+      message: 'without db these would go too: web, page',
+    })
+    expect(await shown(name)).toEqual({ there: ['db', 'page', 'web'], toggles: {} })
+    await close()
+  })
+
+  it('removes with it what stands on it when that is asked for, and switches off what can be', async () => {
+    const { name, close } = await plannedWorld(server, [
+      toggled('db'),
+      toggled('web', ['db']),
+      component('page', ['web']),
+      component('lone'),
+    ])
+    const { runs } = await server.client.call('installs.update', {
+      params: { ref: name },
+      body: { toggles: { db: false }, withDependents: true },
+    })
+    expect(runs.map(({ kind }) => kind)).toEqual(['teardown'])
+    const { steps } = await ended(server.client, runs[0]!.id)
+    expect(steps.map(({ key }) => key)).toEqual(['destroy:page', 'destroy:web', 'destroy:db'])
+    expect(await shown(name)).toEqual({ there: ['lone'], toggles: { db: false, web: false } })
+    await close()
+  })
+
+  it('that nothing there stands on is not held up', async () => {
+    const { name, close } = await plannedWorld(server, [toggled('db'), toggled('web', ['db'])])
+    const body = { toggles: { db: false, web: false } }
+    const { runs } = await server.client.call('installs.update', { params: { ref: name }, body })
+    await ended(server.client, runs[0]!.id)
+    expect((await shown(name)).there).toEqual([])
+    await close()
   })
 })

@@ -1,5 +1,6 @@
 import {
   checkInputs,
+  dependentsOf,
   triggeredActions,
   usersOfInputs,
   type App,
@@ -22,6 +23,8 @@ export interface InstallChange {
   overrides?: { [component: string]: { [key: string]: Json } } | undefined
   /** False: keep it for the next deploy. */
   deploy?: boolean | undefined
+  /** What stands on a component that is switched off goes with it. */
+  withDependents?: boolean | undefined
 }
 
 interface Install {
@@ -48,9 +51,17 @@ export async function updateInstall(
       .forUpdate()
       .executeTakeFirstOrThrow()
     const { content: app } = await newestVersion(tx.db, install.app_id)
+    const startsRuns = change.deploy !== false && install.status === 'active'
+    const there = startsRuns ? await componentsOn(tx, install.id) : new Set<string>()
+    const toggles = requireToggles(app, { ...install.toggles, ...change.toggles })
+    const dependents = dependentsGone(app, toggles, there)
+    if (dependents.length > 0 && !change.withDependents) throw hasDependents(app, dependents, toggles)
     const next = {
       inputs: changedInputsOf(app, install.inputs, change.inputs ?? {}),
-      toggles: requireToggles(app, { ...install.toggles, ...change.toggles }),
+      toggles: {
+        ...toggles,
+        ...Object.fromEntries(toggleable(app, dependents).map((name) => [name, false])),
+      },
       overrides: { ...install.overrides, ...change.overrides },
     }
     await tx.db
@@ -75,13 +86,44 @@ export async function updateInstall(
         inputs: changedInputs,
         overrides: overridden,
         toggles: change.toggles ?? {},
+        dependents,
         approval: change.approval ?? null,
       },
     })
-    if (change.deploy === false || install.status !== 'active') return []
+    if (!startsRuns) return []
     const users = new Set([...usersOfInputs(app, new Set(changedInputs)), ...overridden])
-    return startRuns(context, tx, install, app, { toggles: next.toggles, users, changedInputs }, by)
+    const changed = { toggles: next.toggles, there, dependents, users, changedInputs }
+    return startRuns(context, tx, install, app, changed, by)
   })
+}
+
+async function componentsOn(tx: Tx, installId: string): Promise<ReadonlySet<string>> {
+  const rows = await tx.db
+    .selectFrom('install_component')
+    .select('component')
+    .where('install_id', '=', installId)
+    .execute()
+  return new Set(rows.map((row) => row.component))
+}
+
+/** What is on the install, stays switched on, and would lose something that it stands on. */
+function dependentsGone(app: App, toggles: Install['toggles'], there: ReadonlySet<string>): string[] {
+  const off = disabledComponents(app, toggles)
+  const removed = new Set([...off].filter((name) => there.has(name)))
+  return dependentsOf(app.components, removed).filter((name) => there.has(name) && !off.has(name))
+}
+
+function hasDependents(app: App, dependents: readonly string[], toggles: Install['toggles']): ApiFailure {
+  const off = [...disabledComponents(app, toggles)].join(', ')
+  return new ApiFailure('has_dependents', `without ${off} these would go too: ${dependents.join(', ')}`, {
+    remedy: 'Remove them with it: `--with-dependents`; or keep it.',
+  })
+}
+
+function toggleable(app: App, names: readonly string[]): string[] {
+  return app.components
+    .filter(({ name, settings }) => settings?.toggleable === true && names.includes(name))
+    .map(({ name }) => name)
 }
 
 async function startRuns(
@@ -91,23 +133,28 @@ async function startRuns(
   app: App,
   {
     toggles,
+    there,
+    dependents,
     users: touched,
     changedInputs,
-  }: { toggles: Install['toggles']; users: ReadonlySet<string>; changedInputs: string[] },
+  }: {
+    toggles: Install['toggles']
+    there: ReadonlySet<string>
+    dependents: string[]
+    users: ReadonlySet<string>
+    changedInputs: string[]
+  },
   by: Decider,
 ): Promise<string[]> {
   const before = disabledComponents(app, install.toggles)
   const after = disabledComponents(app, toggles)
-  const rows = await tx.db
-    .selectFrom('install_component')
-    .select('component')
-    .where('install_id', '=', install.id)
-    .execute()
-  const there = new Set(rows.map((row) => row.component))
-  const removed = [...after].filter((name) => there.has(name))
+  const removed = [...new Set([...after, ...dependents])].filter((name) => there.has(name))
   const names = app.components.map(({ name }) => name)
   const wanted = names.filter(
-    (name) => !after.has(name) && (before.has(name) || (touched.has(name) && there.has(name))),
+    (name) =>
+      !after.has(name) &&
+      !dependents.includes(name) &&
+      (before.has(name) || (touched.has(name) && there.has(name))),
   )
   const inputsChanged = changedInputs.length > 0
   const decisions: Decision[] = [

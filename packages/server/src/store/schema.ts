@@ -125,6 +125,9 @@ interface InstallTable {
   toggles: JsonWithDefault<{ [component: string]: boolean }>
   overrides: JsonWithDefault<{ [component: string]: { [key: string]: Json } }>
   keeps_secrets: Generated<boolean>
+  /** What it is shown by since its name was given on; `name` is made of its id then. */
+  former_name: Generated<string | null>
+  deleted_at: Generated<string | null>
   created_at: string
 }
 

@@ -39,6 +39,9 @@ export const JOB_COLUMNS = [
   'finished_at',
 ] as const satisfies (keyof JobTable)[]
 
+/** What people called an install, also after its name was given on. */
+export const shownName = sql<string>`coalesce(install.former_name, install.name)`
+
 export async function jobViews(db: Db, rows: JobRow[]): Promise<JobView[]> {
   const waits = await jobWaits(db, rows)
   return rows.map((row) => ({
@@ -234,7 +237,7 @@ export async function runView(db: Db, id: string): Promise<RunView | undefined> 
     .selectFrom('run')
     .innerJoin('install', 'install.id', 'run.install_id')
     .selectAll('run')
-    .select('install.name as install')
+    .select(shownName.as('install'))
     .where('run.id', '=', id)
     .execute()
   return (await runViews(db, rows))[0]
