@@ -116,6 +116,11 @@ describe('building an app', () => {
     })
   })
 
+  it('sends a link that stays inside the source as it is', async () => {
+    await symlink('deploy.sh', join(folder, 'src', 'web', 'again.sh'))
+    expect(await create('--component', 'web')).toMatchObject({ code: 0 })
+  })
+
   it('sends nothing when the config has a mistake, a component is unknown or a source cannot be packed', async () => {
     expect((await create('--component', 'nope')).code).toBe(2)
     await symlink('/etc/passwd', join(folder, 'src', 'web', 'link'))

@@ -62,7 +62,7 @@ async function sendSource(cli: Cli, client: Client, name: string, folder: string
   const packed = await withProgress(
     cli.io,
     () => `packing the source of ${name}`,
-    packFolder(folder, { ignore, maxBytes: MOST_SOURCE_BYTES }),
+    packFolder(folder, { ignore, maxBytes: MOST_SOURCE_BYTES, links: 'inside' }),
   ).catch((cause: unknown) => {
     throw new CliError(
       EXIT.usage,

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { createWriteStream } from 'node:fs'
-import { readdir, rm, stat } from 'node:fs/promises'
+import { readdir, readlink, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { PassThrough, Transform } from 'node:stream'
 import type { Readable } from 'node:stream'
@@ -10,6 +10,7 @@ import { packTar } from 'modern-tar/fs'
 import type { TarSource } from 'modern-tar/fs'
 import { OciError } from '../errors.ts'
 import type { Digest } from '../reference.ts'
+import { leadsOut } from './links.ts'
 
 export interface PackOptions {
   /** Gets the path inside the folder, with `/`; true leaves the file or the whole folder out. */
@@ -17,6 +18,8 @@ export interface PackOptions {
   maxBytes?: number
   /** A folder that everything lies in, inside the archive only. */
   prefix?: string
+  /** Symbolic links that stay inside are packed as they are; otherwise every link is refused. */
+  links?: 'inside'
 }
 
 /** The folder as tar.gz in memory; the same files give the same bytes. */
@@ -83,6 +86,9 @@ const listSources = async (dir: string, options: PackOptions): Promise<TarSource
         bytes += size
         const packedMode = (mode & 0o111) === 0 ? 0o644 : 0o755
         sources.push({ type: 'file', source: join(dir, path), ...owned, mode: packedMode })
+      } else if (entry.isSymbolicLink() && options.links === 'inside') {
+        await requireInside(dir, path)
+        sources.push({ type: 'file', source: join(dir, path), ...owned, mode: 0o777 })
       } else {
         throw new OciError(
           'ARCHIVE_REFUSED',
@@ -96,6 +102,15 @@ const listSources = async (dir: string, options: PackOptions): Promise<TarSource
   if (bytes > limit)
     throw new OciError('TOO_LARGE', `The folder has ${bytes} bytes, more than the ${limit} allowed`)
   return sources
+}
+
+const requireInside = async (dir: string, path: string): Promise<void> => {
+  const target = await readlink(join(dir, path))
+  if (!leadsOut(path, target)) return
+  throw new OciError(
+    'ARCHIVE_REFUSED',
+    `${path} is a link to ${target}, which leads out of the folder; replace it by what it points to or ignore it`,
+  )
 }
 
 /** Byte 9 names the operating system that packed; 255 says unknown, the same everywhere. */

@@ -1,4 +1,14 @@
-import { mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import {
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  readlink,
+  realpath,
+  rm,
+  symlink,
+  writeFile,
+} from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
@@ -119,6 +129,81 @@ describe('unpacking an untrusted archive', () => {
     expect(await readFile(join(target(), 'top'), 'utf8')).toBe('x')
     await expect(unpack(await archive(file('again')))).rejects.toMatchObject({ code: 'ARCHIVE_REFUSED' })
     await rm(target(), { recursive: true })
+  })
+
+  describe('that may hold links', () => {
+    const link = (name: string, linkname: string): TarEntry => ({
+      header: { name, size: 0, type: 'symlink', linkname },
+    })
+    const withLinks = async (...entries: TarEntry[]) => {
+      await rm(target(), { recursive: true, force: true })
+      const source = Readable.from([await archive(...entries)])
+      return unpackTarGz(source, target(), { ...limits, links: 'inside' }).then(
+        () => 'unpacked',
+        (error: { code?: string }) => error.code,
+      )
+    }
+
+    it('makes those that stay inside as they are', async () => {
+      expect(await withLinks(link('a/up', '../b/file'), file('b/file'), link('gone', 'nothing'))).toBe(
+        'unpacked',
+      )
+      expect(await readlink(join(target(), 'a/up'))).toBe('../b/file')
+      expect(await readFile(join(target(), 'a/up'), 'utf8')).toBe('x')
+    })
+
+    it.each([
+      [link('l', '/etc')],
+      [link('l', '../out')],
+      [link('a/l', '../../out')],
+      [link('d', '.'), link('l', 'd/../../out')],
+      [link('l', '')],
+      [link('l', 'b'), link('l', 'c')],
+      [link('d', '.'), file('d/file')],
+      [file('d/file'), link('d', '.')],
+      [link('d', '.'), link('d/l', '..')],
+    ])('refuses %j %j', async (...entries) => {
+      expect(await withLinks(...entries)).toBe('ARCHIVE_REFUSED')
+      expect(await readdir(dir)).toEqual([])
+    })
+
+    it('never makes a link that can be followed out of it', async () => {
+      const step = fc.constantFrom('..', '.', 'a', 'b', 'c', '')
+      const path = fc.array(step, { minLength: 1, maxLength: 4 }).map((steps) => steps.join('/'))
+      const links = fc.array(fc.tuple(path, path), { maxLength: 5 })
+      await fc.assert(
+        fc.asyncProperty(links, async (all) => {
+          if ((await withLinks(...all.map(([name, to]) => link(name, to)))) !== 'unpacked') return
+          const top = await realpath(target())
+          for (const entry of await readdir(top, { recursive: true, withFileTypes: true })) {
+            const end = await realpath(join(entry.parentPath, entry.name)).catch(() => top)
+            expect(`${end}/`.startsWith(`${top}/`)).toBe(true)
+          }
+        }),
+        { numRuns: 100 },
+      )
+      await rm(target(), { recursive: true, force: true })
+    })
+  })
+
+  it('packs links that stay inside where that is asked for, and names one that does not', async () => {
+    const source = await mkdtemp(join(tmpdir(), 'tenon-links-'))
+    await mkdir(join(source, 'sub'))
+    await writeFile(join(source, 'a'), 'text')
+    await symlink('../a', join(source, 'sub', 'b'))
+    await symlink('sub', join(source, 'folder'))
+    const packed = await packFolder(source, { links: 'inside' })
+    expect(await packFolder(source, { links: 'inside' })).toEqual(packed)
+    await unpackTarGz(Readable.from([packed]), target(), { ...limits, links: 'inside' })
+    expect(await readlink(join(target(), 'sub', 'b'))).toBe('../a')
+    expect(await readFile(join(target(), 'folder', 'b'), 'utf8')).toBe('text')
+    await rm(target(), { recursive: true })
+    await symlink('../..', join(source, 'sub', 'out'))
+    await expect(packFolder(source, { links: 'inside' })).rejects.toMatchObject({
+      code: 'ARCHIVE_REFUSED',
+      message: expect.stringContaining('sub/out is a link to ../.., which leads out of the folder') as string,
+    })
+    await rm(source, { recursive: true })
   })
 
   it('packs no links either', async () => {

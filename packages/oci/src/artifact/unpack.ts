@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { mkdir, open, rename, rm } from 'node:fs/promises'
+import { mkdir, open, rename, rm, symlink } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { PassThrough, Transform } from 'node:stream'
 import type { Readable, Writable } from 'node:stream'
@@ -9,18 +9,21 @@ import { createTarDecoder } from 'modern-tar'
 import type { ParsedTarEntry } from 'modern-tar'
 import { isOciError, OciError } from '../errors.ts'
 import { errnoOf } from '../storage/durable-file.ts'
+import { leadsOut } from './links.ts'
 
 export interface UnpackLimits {
   maxEntries: number
   /** Of the unpacked archive, headers included. */
   maxBytes: number
+  /** Symbolic links that stay inside are made, after all files; otherwise every link is refused. */
+  links?: 'inside'
 }
 
 export const defaultUnpackLimits: UnpackLimits = { maxEntries: 50_000, maxBytes: 2 * 1024 * 1024 * 1024 }
 
 /**
  * Unpacks an untrusted archive into `dir`, which must not exist or be empty. It holds files and folders
- * only: links of any kind are refused, so no name can lead out of it. On failure nothing is left.
+ * only, unless `links` says otherwise: links of any kind are refused, so no name can lead out of it. On failure nothing is left.
  */
 export const unpackTarGz = (
   source: Readable,
@@ -71,11 +74,13 @@ const unpackInto = async (
   // The reading side fails with the reason; this promise is awaited below all the same.
   feed.catch(() => {})
   let entries = 0
+  const links = new Map<string, string>()
   const read = async (): Promise<void> => {
     for await (const entry of decoder.readable) {
       entries++
       if (entries > limits.maxEntries) throw refuse(`it has more than ${limits.maxEntries} entries`)
-      await writeEntry(folder, entry)
+      if (limits.links === 'inside' && entry.header.type === 'symlink') await noteLink(links, entry)
+      else await writeEntry(folder, entry)
     }
   }
   const reading = read().catch((error: unknown) => {
@@ -85,6 +90,7 @@ const unpackInto = async (
   const [fed, done] = await Promise.allSettled([feed, reading])
   const reasons = [fed, done].flatMap((each) => (each.status === 'rejected' ? [each.reason as unknown] : []))
   if (reasons.length > 0) throw reasons.find((reason) => isOciError(reason)) ?? reasons.at(-1)
+  await makeLinks(folder, links)
   return { entries, bytes: counter.seen() }
 }
 
@@ -106,6 +112,26 @@ const writeEntry = async (folder: string, entry: ParsedTarEntry): Promise<void> 
     await handle.chmod((mode & 0o111) === 0 ? 0o644 : 0o755)
   } finally {
     await handle.close()
+  }
+}
+
+const noteLink = async (links: Map<string, string>, { header, body }: ParsedTarEntry): Promise<void> => {
+  await body.cancel()
+  const inside = safePath(header.name)
+  const target = header.linkname ?? ''
+  if (inside === '' || links.has(inside)) throw refuse(`${show(header.name)} names a link twice, or nothing`)
+  if (leadsOut(inside, target)) throw refuse(`${show(header.name)} is a link out of the folder`)
+  links.set(inside, target)
+}
+
+/** Last, when everything else lies where its name says; nothing may lie behind a link. */
+const makeLinks = async (folder: string, links: ReadonlyMap<string, string>): Promise<void> => {
+  for (const path of links.keys())
+    for (let above = dirname(path); above !== '.'; above = dirname(above))
+      if (links.has(above)) throw refuse(`${show(path)} lies behind a link`)
+  for (const [path, target] of links) {
+    await mkdir(dirname(join(folder, path)), { recursive: true })
+    await symlink(target, join(folder, path))
   }
 }
 

@@ -1,19 +1,28 @@
-import { cp, readdir, realpath, rm, stat } from 'node:fs/promises'
-import { join, relative, sep } from 'node:path'
+import { cp, readdir, readlink, realpath, rm, stat } from 'node:fs/promises'
+import { isAbsolute, join, relative, sep } from 'node:path'
 import { PluginError } from '../sdk/errors.ts'
 
 const MAX_LINKS = 1000
 
-/** Puts what a link points to in its place; artifacts hold no links. One that leads out of `root` is refused. */
-export async function settleLinks(folder: string, root: string): Promise<void> {
+/**
+ * Puts what a link points to in its place; artifacts hold no links. One that leads out of `root` is refused. `kept`:
+ * those that stay inside the folder stay as they are, for builders that know links.
+ */
+export async function settleLinks(
+  folder: string,
+  root: string,
+  links: 'settled' | 'kept' = 'settled',
+): Promise<void> {
   const top = await realpath(root)
-  let links = 0
+  const own = await realpath(folder)
+  let count = 0
   const visit = async (dir: string): Promise<void> => {
     for (const entry of await readdir(dir, { withFileTypes: true })) {
       const path = join(dir, entry.name)
+      if (links === 'kept' && entry.isSymbolicLink() && (await staysInside(path, own))) continue
       if (entry.isSymbolicLink()) {
-        links += 1
-        if (links > MAX_LINKS) throw refused(relative(root, path), `is one of more than ${MAX_LINKS} links`)
+        count += 1
+        if (count > MAX_LINKS) throw refused(relative(root, path), `is one of more than ${MAX_LINKS} links`)
         await settle(path, relative(root, path), top)
       }
       if (entry.isDirectory() || (entry.isSymbolicLink() && (await stat(path)).isDirectory()))
@@ -21,6 +30,12 @@ export async function settleLinks(folder: string, root: string): Promise<void> {
     }
   }
   await visit(folder)
+}
+
+async function staysInside(path: string, folder: string): Promise<boolean> {
+  if (isAbsolute(await readlink(path))) return false
+  const target = await realpath(path).catch(() => undefined)
+  return target !== undefined && `${target}${sep}`.startsWith(folder + sep)
 }
 
 async function settle(path: string, name: string, top: string): Promise<void> {

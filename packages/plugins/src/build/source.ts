@@ -21,10 +21,12 @@ export interface OpenedSource {
 export async function openSource(
   context: OperationContext,
   source: BuildSource | null,
+  links: 'settled' | 'kept' = 'settled',
 ): Promise<OpenedSource> {
   const isSent = context.operation.artifacts.some(({ name }) => name === 'source')
   if (isSent) {
     const folder = await context.artifact('source', { artifactType: MEDIA_TYPES.source })
+    await settleLinks(folder, folder, links)
     context.log('the source is a folder that was sent')
     return { folder, root: folder, record: null }
   }
@@ -36,7 +38,7 @@ export async function openSource(
   await mkdir(root)
   const { url, commit } = await fetchRepository(context, source, root)
   const folder = await folderInside(root, source.directory)
-  await settleLinks(folder, root)
+  await settleLinks(folder, root, links)
   return { folder, root, record: { repo: url, ref: source.ref, commit } }
 }
 

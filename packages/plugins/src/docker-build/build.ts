@@ -27,7 +27,7 @@ export async function build(context: OperationContext): Promise<OperationResult>
   checkTexts(given.component)
   refuseDeclared(given.images)
   const builder = await findBuilder(context)
-  const { folder, record } = await openSource(context, given.source)
+  const { folder, record } = await openSource(context, given.source, 'kept')
   const file = await dockerfileIn(folder, given.component.dockerfile)
   const { target, build_args } = given.component
   const layout = await runBuilder(context, builder, { folder, file, target, args: build_args })

@@ -155,7 +155,8 @@ async function pullArtifact(
     throw new PluginError('artifact_missing', message, 'Build the component, then deploy that build.')
   }
   const { repository, digest } = artifact
-  await pullFolder({ client: await registry(), repository, digest, signal: run.signal, ...options }, folder)
+  const source = { client: await registry(), repository, digest, signal: run.signal, ...options }
+  await pullFolder(operation.operation === 'build' ? { ...source, links: 'inside' } : source, folder)
   return folder
 }
 

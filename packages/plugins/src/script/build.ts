@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { packFolderToFile, pushArtifact } from '@tenon/oci'
 import { MEDIA_TYPES, repository } from '@tenon/protocol'
 import { z } from 'zod'
+import { settleLinks } from '../build/settle-links.ts'
 import { readConfig } from '../sdk/config.ts'
 import { PluginError } from '../sdk/errors.ts'
 import type { OperationContext, OperationResult } from '../sdk/plugin.ts'
@@ -16,6 +17,7 @@ const SCRIPTS = ['deploy.sh', 'destroy.sh', 'status.sh']
 export async function build(context: OperationContext): Promise<OperationResult> {
   const config = readConfig(context.operation, buildConfig)
   const source = await context.artifact('source')
+  await settleLinks(source, source)
   await checkScripts(source)
   const file = join(context.workDir, 'layer.tar.gz')
   const layer = await packFolderToFile(source, file)

@@ -1,7 +1,8 @@
-import { cp } from 'node:fs/promises'
+import { cp, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { ManifestOperation } from '@tenon/core'
+import { packFolder, pushArtifact } from '@tenon/oci'
 import { MEDIA_TYPES } from '@tenon/protocol'
 import { createTestHost, type TestHost } from '../testing/test-host.ts'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -62,6 +63,25 @@ describe('the component type script', () => {
     expect(again.record.result?.data).toEqual(first.record.result?.data)
     const other = await buildFrom(await source({ ...SCRIPTS, 'app/a': '2' }), 'apps/hello/web')
     expect(other.record.result?.data['digest']).not.toBe(first.record.result?.data['digest'])
+  })
+
+  it('takes what a link inside its source points to, and refuses a link to nothing', async () => {
+    const folder = await world.folder({ ...SCRIPTS, 'lib/a': '1' })
+    await symlink('lib', join(folder, 'app'))
+    const push = async () => {
+      const layers = [
+        { mediaType: MEDIA_TYPES.folderLayer, bytes: await packFolder(folder, { links: 'inside' }) },
+      ]
+      const artifact = { client: vendor.client, repository: 'sources/hello', layers }
+      return (await pushArtifact({ ...artifact, artifactType: MEDIA_TYPES.source })).digest
+    }
+    const linked = await buildFrom(await push(), 'apps/hello/web')
+    expect(linked.output).toContain('build succeeded')
+    const plain = await source({ ...SCRIPTS, 'lib/a': '1', 'app/a': '1' })
+    expect(linked.record.result?.data).toEqual((await buildFrom(plain, 'apps/hello/web')).record.result?.data)
+    await symlink('nowhere', join(folder, 'dangling'))
+    const dangling = await buildFrom(await push(), 'apps/hello/web')
+    expect(dangling.output).toMatch(/error source_refused: "dangling" is a link to nothing/)
   })
 
   it('refuses a source without its scripts, naming them', async () => {

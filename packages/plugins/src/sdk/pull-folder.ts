@@ -1,4 +1,10 @@
-import { isDigest, pullArtifactLayers, unpackTarGz, type RegistryClient } from '@tenon/oci'
+import {
+  defaultUnpackLimits,
+  isDigest,
+  pullArtifactLayers,
+  unpackTarGz,
+  type RegistryClient,
+} from '@tenon/oci'
 import { PluginError } from './errors.ts'
 
 export interface FolderSource {
@@ -7,6 +13,8 @@ export interface FolderSource {
   digest: string
   /** Refuses content that was made for something else. */
   artifactType?: string
+  /** Symbolic links that stay inside come along; artifacts hold none, sources may. */
+  links?: 'inside'
   signal: AbortSignal
 }
 
@@ -24,7 +32,8 @@ export async function pullFolder(source: FolderSource, folder: string): Promise<
   const [layer, ...more] = pulled.layers
   if (layer === undefined || more.length > 0) throw invalid(source, 'does not have exactly one layer')
   if (!layer.mediaType.endsWith('tar+gzip')) throw invalid(source, `has a layer of type ${layer.mediaType}`)
-  await unpackTarGz(await layer.open(), folder)
+  const links = source.links === undefined ? {} : { links: source.links }
+  await unpackTarGz(await layer.open(), folder, { ...defaultUnpackLimits, ...links })
 }
 
 function invalid(source: FolderSource, why: string): PluginError {
