@@ -72,8 +72,22 @@ describe('npm start', () => {
     expect(await second.exited).toBe(1)
     expect(second.text()).toContain(`another \`npm start\` (process ${first.child.pid}) uses`)
     expect((await tenon('installs', 'show', 'first-customer')).text).toContain('connected')
+    for (const name of ['server', 'build-agent', 'local-host']) {
+      const record = JSON.parse(readFileSync(join(dir, 'data', 'run', `${name}.json`), 'utf8')) as {
+        pid: number
+      }
+      process.kill(record.pid, 'SIGKILL')
+      await until(
+        `${name} to run again`,
+        () => first.text().includes(`${name} runs again.`),
+        PATIENCE_SECONDS,
+      )
+    }
+    expect(first.text()).toContain('server ended by itself, killed by a signal; it is started again.')
+    expect((await tenon('installs', 'show', 'first-customer')).code).toBe(0)
     first.child.kill('SIGINT')
     expect(await first.exited).toBe(0)
+    expect(processesOf(dir)).toEqual([])
 
     const third = start()
     await isUp(third)
@@ -98,6 +112,10 @@ describe('npm start', () => {
     expect(port.text()).toBe(
       'error: TENON_PORT is "abc": expected a whole number from 0 to 65535\nnext: set it to a free port, or leave it out for 7080.\n',
     )
+    const lease = start('dev-env.mjs', [], { TENON_LEASE_SECONDS: '1' })
+    expect(await lease.exited).toBe(1)
+    expect(lease.text()).toContain('error: a lease must last for at least two heartbeats')
+    rmSync(join(dir, 'data'), { recursive: true })
     writeFileSync(join(dir, 'data'), 'a file')
     const folder = start()
     expect(await folder.exited).toBe(1)

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
+import { KeptDying, keepRunning, type KeepRunning } from './keep-running.ts'
 import { stopLeftJobs } from './left-jobs.ts'
 import { openRunRecord, type RunRecord } from './orphans.ts'
 import { ProgramFailed, type Program } from './program.ts'
@@ -15,6 +16,8 @@ export interface DemoOptions {
   dist: string
   dir: string
   port: number
+  /** What a person set for the server. */
+  serverEnv: Record<string, string>
   print: (line: string) => void
   onSignal: (stop: () => void) => void
 }
@@ -26,6 +29,7 @@ const INSTALL = 'first-customer'
 export async function startDemo(options: DemoOptions): Promise<number> {
   const { print, dir } = options
   const programs: Program[] = []
+  const kept = keepRunning(print, Date.now)
   let asked = false
   const stopped = new Promise<void>((resolve) =>
     options.onSignal(() => {
@@ -35,13 +39,14 @@ export async function startDemo(options: DemoOptions): Promise<number> {
     }),
   )
   try {
-    const ready = bringUp(options, programs).then(() => stopped)
-    await Promise.race([ready, stopped])
+    const ready = bringUp(options, programs, kept).then(() => stopped)
+    await Promise.race([ready, stopped, kept.failed])
     return 0
   } catch (error) {
     if (!asked) explain(error, options)
     return asked ? 0 : 1
   } finally {
+    kept.stop()
     for (const program of programs.toReversed()) await program.stop()
     const jobs = programs.length > 0 ? await stopLeftJobs(dir) : 0
     if (jobs > 0) print(`Stopped ${jobs} running ${jobs === 1 ? 'job' : 'jobs'}.`)
@@ -53,7 +58,7 @@ export async function startDemo(options: DemoOptions): Promise<number> {
   }
 }
 
-async function bringUp(options: DemoOptions, programs: Program[]): Promise<void> {
+async function bringUp(options: DemoOptions, programs: Program[], kept: KeepRunning): Promise<void> {
   const { dir, dist, print } = options
   const record = openFolder(dir)
   const orphans = await record.endOrphans()
@@ -68,7 +73,10 @@ async function bringUp(options: DemoOptions, programs: Program[]): Promise<void>
   })
   const began = Date.now()
   print('Starting the vendor’s side: PostgreSQL, server, build agent, setup agent…')
-  const server = await world.startServer({ port: options.port })
+  const startServer = (port: number) => world.startServer({ port, env: options.serverEnv })
+  const server = await startServer(options.port)
+  const port = Number(new URL(server.url).port)
+  kept.watch(server.program, async () => (await startServer(port)).program)
   writeFileSync(
     join(dir, 'cli.json'),
     JSON.stringify({ url: server.url, tokenFile: join('server', 'owner.token') }),
@@ -79,13 +87,13 @@ async function bringUp(options: DemoOptions, programs: Program[]): Promise<void>
   if (moved > 0)
     print(`  ${moved === 1 ? 'the install goes' : `${moved} installs go`} with it to this address`)
   const host = await world.startLocalHost('customer')
-  await world.startAgent(server, { name: 'build-agent', role: 'build' })
-  await world.startAgent(server, {
-    name: 'setup-agent',
-    role: 'setup',
-    env: { TENON_LENT_PATHS: host.lent.join(':') },
-  })
-  watchForDeaths(programs, print)
+  kept.watch(host.program, async () => (await world.startLocalHost('customer')).program)
+  const lent = { TENON_LENT_PATHS: host.lent.join(':') }
+  for (const agent of [
+    { name: 'build-agent', role: 'build' as const },
+    { name: 'setup-agent', role: 'setup' as const, env: lent },
+  ])
+    kept.watch(await world.startAgent(server, agent), () => world.startAgent(server, agent))
   await ship(options, server, host.dir)
   await summary(options, server)
 }
@@ -193,20 +201,15 @@ async function runCli(options: DemoOptions, server: ServerHandle, args: string[]
   if (code !== 0) throw new CommandFailed(`\`tenon ${args.join(' ')}\` ended with ${code}`)
 }
 
-function watchForDeaths(programs: Program[], print: (line: string) => void): void {
-  for (const program of programs) {
-    void program.exited.then((code) => {
-      if (code !== 0 && code !== -1) print(`${program.name} ended by itself with ${code}; see its log.`)
-    })
-  }
-}
-
 function explain(error: unknown, options: DemoOptions): void {
   if (error instanceof SettingError) {
     options.print(`\nerror: ${error.message}\nnext: ${error.next}`)
   } else if (error instanceof ProgramFailed) {
     options.print(`\n${error.words}`)
     options.print(`The whole log: ${shown(join(options.dir, 'log', `${error.program}.log`))}`)
+  } else if (error instanceof KeptDying) {
+    options.print(`\nerror: ${error.message}`)
+    options.print(`next: its log says why: ${shown(join(options.dir, 'log', `${error.program}.log`))}`)
   } else {
     options.print(`\nerror: ${error instanceof Error ? error.message : String(error)}`)
     options.print(

@@ -18,8 +18,25 @@ describe('the settings of npm start', () => {
     expect(readSettings({ TENON_PORT: '', TENON_DIR: '' }, from)).toEqual({
       dir: '/clone/.tenon',
       port: 7080,
+      serverEnv: {},
     })
-    expect(readSettings({ TENON_PORT: '0', TENON_DIR: '../x' }, from)).toEqual({ dir: '/clone/x', port: 0 })
+    expect(readSettings({ TENON_PORT: '0', TENON_DIR: '../x' }, from)).toEqual({
+      dir: '/clone/x',
+      port: 0,
+      serverEnv: {},
+    })
+  })
+
+  it('for the server reach it, but for its folder and its port', () => {
+    const own = { TENON_LEASE_SECONDS: '60', TENON_PUBLIC_URL: 'http://127.0.0.1:9' }
+    const others = {
+      TENON_DATA_DIR: '/x',
+      TENON_URL: 'http://x',
+      TENON_TOKEN: 'x',
+      HOME: '/',
+      TENON_HOST: '',
+    }
+    expect(readSettings({ ...own, ...others }, from).serverEnv).toEqual(own)
   })
 
   it.each(['abc', '-1', '65536', '80.5', ' ', '1e3'])('refuse the port %j', (port) => {

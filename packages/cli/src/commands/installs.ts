@@ -162,11 +162,13 @@ async function list(cli: Cli, options: PageOptions & { app?: string | undefined 
   const app = options.app === undefined ? {} : { app: options.app }
   const page = await client.call('installs.list', { query: { ...pageQuery(options), ...app } })
   const now = cli.io.clock.now()
+  const isOnly = ({ name }: Install) => page.items.filter((each) => each.name === name).length === 1
   showPage(
     cli,
     page,
     [
-      { title: 'NAME', value: (i) => i.name, shrink: true },
+      // A name means the living install; one that gave its name on goes by its id.
+      { title: 'NAME', value: (i) => (isOnly(i) ? i.name : `${i.name} (${i.id})`), shrink: true },
       { title: 'APP', value: (i) => i.app },
       { title: 'SANDBOX', value: (i) => i.sandbox },
       {

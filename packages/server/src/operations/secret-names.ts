@@ -7,9 +7,9 @@ export function requireSecretName(app: App, overrides: { [component: string]: Js
   const known = secretNames(app, overrides)
   if (known.includes(name)) return
   const near = nearest(name, known)
-  const list = known.length === 0 ? 'it has none' : `it has ${known.slice(0, 30).join(', ')}`
+  const read = known.length === 0 ? 'It reads none.' : `It reads ${known.slice(0, 30).join(', ')}.`
   throw new ApiFailure('not_found', `app ${app.name} has no secret ${name}`, {
-    remedy: `${near === undefined ? `What the app declares: ${list}` : `Did you mean ${near}?`} Declare new ones in secrets.toml, and sync the app.`,
+    remedy: `${near === undefined ? read : `Did you mean ${near}?`} Declare others in secrets.toml, and sync the app.`,
   })
 }
 
