@@ -33,6 +33,15 @@ describe('a signed statement', () => {
     expect(describeBundle(bundle)).toEqual({ keyId: KEY, predicateType: PREDICATES.signature })
   })
 
+  it('names no key in its envelope, as sigstore wants it; what names one still holds here, and says so', () => {
+    const whole = JSON.parse(bundle) as { dsseEnvelope: { signatures: { sig: string; keyid?: string }[] } }
+    expect(whole.dsseEnvelope.signatures).toEqual([{ sig: expect.any(String) }])
+    expect(checkBundle(bundle, subject.digest, keys, verify)).toMatchObject({ ok: true, isStandard: true })
+    whole.dsseEnvelope.signatures[0]!.keyid = KEY
+    const named = checkBundle(JSON.stringify(whole), subject.digest, keys, verify)
+    expect(named).toMatchObject({ ok: true, isStandard: false })
+  })
+
   it('says who built it, from what, by which job', () => {
     const statement = provenanceStatement(subject, {
       serverId: 'srv_1',

@@ -71,7 +71,10 @@ export function provenanceStatement(
   })
 }
 
-/** A sigstore bundle with the statement in a DSSE envelope; the key is named by its id. */
+/**
+ * A sigstore bundle with the statement in a DSSE envelope. The hint names the key by its id; the envelope names none,
+ * since sigstore takes a `keyid` for the key's SSH fingerprint and refuses every other.
+ */
 export function signStatement(content: Statement, keyId: string, sign: Sign): string {
   const payload = new TextEncoder().encode(JSON.stringify(content))
   return JSON.stringify({
@@ -80,7 +83,7 @@ export function signStatement(content: Statement, keyId: string, sign: Sign): st
     dsseEnvelope: {
       payload: encode(payload),
       payloadType: PAYLOAD_TYPE,
-      signatures: [{ sig: sign(envelopeBytes(PAYLOAD_TYPE, payload)), keyid: keyId }],
+      signatures: [{ sig: sign(envelopeBytes(PAYLOAD_TYPE, payload)) }],
     },
   })
 }
@@ -88,7 +91,14 @@ export function signStatement(content: Statement, keyId: string, sign: Sign): st
 export type BundleProblem = 'malformed' | 'unknown_key' | 'bad_signature' | 'other_subject'
 
 export type BundleCheck =
-  | { ok: true; keyId: string; predicateType: string; statement: Statement }
+  | {
+      ok: true
+      keyId: string
+      predicateType: string
+      statement: Statement
+      /** Whether sigstore's own tools take it as well. */
+      isStandard: boolean
+    }
   | { ok: false; problem: BundleProblem }
 
 /** Whether a bundle from outside is a trusted key's word on exactly this digest. */
@@ -108,7 +118,8 @@ export function checkBundle(
   if (!content) return { ok: false, problem: 'malformed' }
   if (!content.subject.some((subject) => `sha256:${subject.digest.sha256}` === digest))
     return { ok: false, problem: 'other_subject' }
-  return { ok: true, keyId: read.hint, predicateType: content.predicateType, statement: content }
+  const { hint: keyId, isStandard } = read
+  return { ok: true, keyId, predicateType: content.predicateType, statement: content, isStandard }
 }
 
 /** What a bundle says it is, without any trust in it: for showing it. */
@@ -140,20 +151,29 @@ function envelopeBytes(type: string, payload: Uint8Array): Uint8Array {
   return whole
 }
 
-function readBundle(text: string): { hint: string; payload: Uint8Array; signature: string } | undefined {
+interface ReadBundle {
+  hint: string
+  payload: Uint8Array
+  signature: string
+  isStandard: boolean
+}
+
+function readBundle(text: string): ReadBundle | undefined {
   if (text.length > MAX_BUNDLE_CHARS) return undefined
   const bundle = parse(text)
   const envelope = field(bundle, 'dsseEnvelope')
   const signatures = field(envelope, 'signatures')
   const hint = field(field(field(bundle, 'verificationMaterial'), 'publicKey'), 'hint')
   const payload = field(envelope, 'payload')
-  const signature = Array.isArray(signatures) && signatures.length === 1 ? field(signatures[0], 'sig') : null
+  const only: unknown = Array.isArray(signatures) && signatures.length === 1 ? signatures[0] : null
+  const signature = field(only, 'sig')
   if (field(bundle, 'mediaType') !== BUNDLE_TYPE || field(envelope, 'payloadType') !== PAYLOAD_TYPE)
     return undefined
   if (typeof hint !== 'string' || typeof payload !== 'string' || typeof signature !== 'string')
     return undefined
   if (!isExactBase64(payload) || !isExactBase64(signature)) return undefined
-  return { hint, payload: decode(payload), signature }
+  const isStandard = (field(only, 'keyid') ?? '') === ''
+  return { hint, payload: decode(payload), signature, isStandard }
 }
 
 function readStatement(payload: Uint8Array): Statement | undefined {

@@ -17,6 +17,7 @@ import { toSignedEntity, toTrustMaterial, Verifier } from '@sigstore/verify'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { verify } from '../crypto.ts'
 import { entriesOf } from '../testing/audit.ts'
+import { createSignatureWatch } from '../loops/signatures.ts'
 import { readBundle } from './describe-artifact.ts'
 import { MANIFEST, rawRegistry } from '../testing/raw-registry.ts'
 import {
@@ -175,6 +176,38 @@ describe('the signature of an artifact', () => {
     expect(await ask(build.job, wanted(build.artifact.digest))).toMatchObject({ type: 'credential.refused' })
   })
 
+  it('in the form that sigstore refuses is made again, once', async () => {
+    const build = await building('signed by an older version')
+    const { bundles, subject } = await attested(build)
+    for (const { predicateType, text } of bundles)
+      await build.registry.push(REPOSITORY, inOldForm(text), {
+        artifactType: BUNDLE,
+        subject,
+        annotations: { [BUNDLE_ANNOTATIONS.predicateType]: predicateType },
+      })
+    await end(build.job, { digest: build.artifact.digest, repository: REPOSITORY })
+    const digest = build.artifact.digest as `sha256:${string}`
+    const standard = async () => {
+      const keys = await serverKeys()
+      const found: string[] = []
+      const { storage } = tenant.context.registry
+      for (const referrer of await storage.listReferrers(REPOSITORY, digest)) {
+        const text = await readBundle(storage, REPOSITORY, referrer.digest)
+        const check = checkBundle(text ?? '', digest, keys, verify)
+        if (check.ok && check.isStandard) found.push(check.predicateType)
+      }
+      return found.toSorted()
+    }
+    for (const start of [1, 2]) {
+      // What a server does once after its start.
+      await createSignatureWatch(tenant.context)()
+      expect([start, await standard()]).toEqual([
+        start,
+        [PREDICATES.signature, PREDICATES.provenance].toSorted(),
+      ])
+    }
+  })
+
   it('is there for the plugins that the server brings, once for each key', async () => {
     const { storage } = tenant.context.registry
     const { rows } = await tenant.context.pool.query<{ repository: string; digest: `sha256:${string}` }>(
@@ -279,6 +312,17 @@ describe('the signature of an artifact', () => {
     await end(build.job)
   })
 })
+
+/** As versions before this one wrote it: the envelope names the key by our id. */
+function inOldForm(text: string): string {
+  const bundle = JSON.parse(text) as {
+    verificationMaterial: { publicKey: { hint: string } }
+    dsseEnvelope: { signatures: { sig: string; keyid?: string }[] }
+  }
+  for (const signature of bundle.dsseEnvelope.signatures)
+    signature.keyid = bundle.verificationMaterial.publicKey.hint
+  return JSON.stringify(bundle)
+}
 
 /** Of sigstore's `PublicKeyDetails`. */
 const PKIX_ED25519 = 7

@@ -12,7 +12,10 @@ interface Artifact {
   digest: Digest
 }
 
-/** Whoever enrols after a change of keys trusts the newest alone, so everything that may be synced carries its word too. */
+/**
+ * Whoever enrols after a change of keys trusts the newest alone, so everything that may be synced carries its word too;
+ * and what was signed in a form that sigstore's tools refuse is signed in theirs.
+ */
 export async function signArtifactsAgain(context: Context): Promise<void> {
   const { rows } = await sql<Artifact>`
     select artifact_repository as repository, artifact_digest as digest from build where status = 'succeeded'
@@ -37,12 +40,15 @@ async function signAgain(context: Context, { repository, digest }: Artifact): Pr
   const { keyId, key } = keys.current()
   const trusted = new Map(keys.links().map((link) => [link.keyId, link.publicKey]))
   const said = new Map<string, { statement: Statement; isCurrent: boolean }>()
+  const keyIds = new Set<string>()
   for (const referrer of await registry.storage.listReferrers(repository, digest)) {
     if (referrer.artifactType !== MEDIA_TYPES.bundle) continue
     const text = await readBundle(registry.storage, repository, referrer.digest)
     const check = text === undefined ? undefined : checkBundle(text, digest, trusted, verify)
     if (!check?.ok) continue
-    const isCurrent = check.keyId === keyId || said.get(check.predicateType)?.isCurrent === true
+    keyIds.add(check.keyId)
+    const isCurrent =
+      (check.keyId === keyId && check.isStandard) || said.get(check.predicateType)?.isCurrent === true
     said.set(check.predicateType, { statement: check.statement, isCurrent })
   }
   const missing = [...said].filter(([, { isCurrent }]) => !isCurrent)
@@ -64,7 +70,10 @@ async function signAgain(context: Context, { repository, digest }: Artifact): Pr
       subject: { type: 'artifact', id: `${repository}@${digest}` },
       outcome: 'ok',
       manifestDigest: null,
-      details: { keyId, why: 'the keys were rotated' },
+      details: {
+        keyId,
+        why: keyIds.has(keyId) ? 'other tools refused the old form' : 'the keys were rotated',
+      },
     }),
   )
 }
