@@ -16,6 +16,7 @@ import {
   type SigningContext,
   type Verify,
 } from '@tenon/core'
+import { joinTokenSeed } from '@tenon/protocol'
 
 export const sha256: Sha256 = (bytes) => createHash('sha256').update(bytes).digest('hex')
 
@@ -43,6 +44,15 @@ export function makeSigningKey(): SigningKey {
 
 export function loadSigningKey(pem: string): SigningKey {
   return signingKey(createPrivateKey(pem))
+}
+
+/** How the PKCS#8 of every Ed25519 key begins (RFC 8410); the 32 bytes of the seed follow. */
+const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex')
+
+/** The key pair that a join token's secret makes. The secret itself is shown to nobody. */
+export function joinTokenKey(secret: string): SigningKey {
+  const key = Buffer.concat([PKCS8_PREFIX, Buffer.from(joinTokenSeed(secret, sha256), 'hex')])
+  return signingKey(createPrivateKey({ key, format: 'der', type: 'pkcs8' }))
 }
 
 /** SHA-256 of the DER bytes: what a join token carries of the server's key. */

@@ -2,7 +2,8 @@ import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { makeSigningKey } from './crypto.ts'
 import { enrol } from './enrol.ts'
-import { ContractServer } from './testing/contract-server.ts'
+import { formatJoinToken } from '@tenon/protocol'
+import { ContractServer, newId } from './testing/contract-server.ts'
 
 let server: ContractServer
 beforeEach(async () => {
@@ -35,7 +36,7 @@ describe('enrolment', () => {
     expect(Object.keys(identity.pinnedKeys)).toEqual(server.keys.map(({ link }) => link.keyId))
   })
 
-  it('shows the token to no server but the one whose key it names', async () => {
+  it('is asked of no server but the one whose key it names', async () => {
     const other = await ContractServer.start()
     const token = other.joinToken
     await other.close()
@@ -43,12 +44,34 @@ describe('enrolment', () => {
     expect(server.agentPublicKey).toBe('')
   })
 
-  it('shows the token to nobody who only repeats the public key', async () => {
+  it('is asked of nobody who only repeats the public key', async () => {
     const token = server.joinToken
     const [first] = server.keys
     server.keys[0] = { link: first!.link, key: makeSigningKey() }
     await expect(attempt(token)).rejects.toMatchObject({ code: 'server_not_proven' })
     expect(server.agentPublicKey).toBe('')
+  })
+
+  it('is asked of no server that did not make the token, though it has the key that the token names', async () => {
+    const [, , , fingerprint] = server.joinToken.split('.')
+    const token = formatJoinToken({
+      id: newId('joinToken'),
+      secret: 'A'.repeat(43),
+      fingerprint: fingerprint!,
+    })
+    await expect(attempt(token)).rejects.toMatchObject({ code: 'server_not_proven' })
+    expect(server.agentPublicKey).toBe('')
+  })
+
+  it('takes no answer that is signed for another key or another enrolment', async () => {
+    for (const other of [
+      { publicKey: makeSigningKey().publicKey },
+      { nonce: 'AAAA' },
+      { serverId: 'another' },
+    ]) {
+      server.enrolledAs = other
+      await expect(attempt(server.joinToken)).rejects.toMatchObject({ code: 'server_not_proven' })
+    }
   })
 
   it('is over when the server says no, and says what to do', async () => {

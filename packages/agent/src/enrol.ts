@@ -1,15 +1,25 @@
 import { randomBytes } from 'node:crypto'
-import { extendPinnedKeys, fullJitter, signingBytes, type KeyLink } from '@tenon/core'
 import {
+  extendPinnedKeys,
+  fullJitter,
+  openSignedText,
+  signText,
+  type KeyLink,
+  type SignedText,
+} from '@tenon/core'
+import {
+  enrolled,
   enrolResponse,
   parseJoinToken,
   proveResponse,
+  serverProof,
   PRODUCT_VERSION,
+  type Enrolment,
   type EnrolRequest,
   type JoinToken,
 } from '@tenon/protocol'
 import type { Logger } from 'pino'
-import { fingerprint, verify, type SigningKey } from './crypto.ts'
+import { fingerprint, joinTokenKey, verify, type SigningKey } from './crypto.ts'
 import { AgentError, messageOf } from './errors.ts'
 import { postJson, type JsonAnswer } from './http.ts'
 import type { NewIdentity } from './identity.ts'
@@ -28,7 +38,7 @@ export interface EnrolOptions {
   signal: AbortSignal
 }
 
-/** Trades the join token for an identity. The token is shown only to a server that proved the key the token names. */
+/** Trades the join token for an identity, with a server that proved the key the token names. The secret stays here. */
 export async function enrol(options: EnrolOptions): Promise<NewIdentity> {
   const token = parseJoinToken(options.joinToken)
   if (!token) {
@@ -39,26 +49,34 @@ export async function enrol(options: EnrolOptions): Promise<NewIdentity> {
     )
   }
   const nonce = randomBytes(32).toString('base64')
-  const proof = proveResponse.safeParse(await ask(options, 'prove', { nonce }))
-  if (!proof.success) throw notProven('its answer does not have the expected form')
-  const { serverId, keyId, keys, signature } = proof.data
-  const pinned = trustedKeys(token, keys)
-  const key = pinned.get(keyId)
-  const challenge = signingBytes('server-challenge/1', {
-    agentId: '',
-    agentNonce: nonce,
-    nonce: '',
-    serverId,
-  })
-  if (!key) throw notProven('it shows no key that the join token vouches for')
-  if (!verify(key, challenge, signature)) throw notProven('its signature does not hold')
+  const tokenKey = joinTokenKey(token.secret)
+  const proven = proveResponse.safeParse(await ask(options, 'prove', { tokenId: token.id, nonce }))
+  if (!proven.success) throw notProven('its answer does not have the expected form')
+  const pinned = trustedKeys(token, proven.data.keys)
+  const proof = serverProof.safeParse(opened('server-proof/1', proven.data.proof, pinned)).data
+  if (!proof) throw notProven('no key that the join token vouches for signed its answer')
+  if (proof.nonce !== nonce || proof.tokenId !== token.id || proof.tokenKey !== tokenKey.publicKey)
+    throw notProven('its answer is not about this join token and this question')
 
-  const answer = enrolResponse.safeParse(await ask(options, 'enrol', enrolmentOf(options)))
+  const request = enrolmentOf(options, { tokenId: token.id, nonce, tokenKey })
+  const answer = enrolResponse.safeParse(await ask(options, 'enrol', request))
   if (!answer.success) throw notProven('its answer to the enrolment does not have the expected form')
-  const { agentId, role, installId } = answer.data
-  if (answer.data.serverId !== serverId) throw notProven('its id changed between two answers')
   const all = extendPinnedKeys(pinned, answer.data.keys, verify)
+  const given = enrolled.safeParse(opened('server-enrolled/1', answer.data.enrolled, all)).data
+  if (given?.publicKey !== options.key.publicKey || given.nonce !== nonce)
+    throw notProven('its answer to the enrolment is not signed for this agent')
+  const { agentId, serverId, role, installId } = given
+  if (serverId !== proof.serverId) throw notProven('its id changed between two answers')
   return { agentId, serverId, role, installId, pinnedKeys: Object.fromEntries(all) }
+}
+
+function opened(
+  context: 'server-proof/1' | 'server-enrolled/1',
+  document: SignedText,
+  keys: ReadonlyMap<string, string>,
+): unknown {
+  const key = keys.get(document.keyId ?? '')
+  return key && openSignedText(context, document, key, verify)
 }
 
 /** Pure: the key whose fingerprint the token carries, and every key chained to it. */
@@ -68,15 +86,17 @@ export function trustedKeys(token: JoinToken, offered: readonly KeyLink[]): Map<
   return extendPinnedKeys(new Map([[root.keyId, root.publicKey]]), offered, verify)
 }
 
-function enrolmentOf(options: EnrolOptions): EnrolRequest {
-  const request = {
-    joinToken: options.joinToken.trim(),
-    publicKey: options.key.publicKey,
-    recipient: options.recipient,
-    version: PRODUCT_VERSION,
-    hostname: options.hostname,
+/** Signed by the agent's key, and over the same text by the token's: whoever passes it on can enrol no other key with it. */
+function enrolmentOf(
+  { key, recipient, hostname }: EnrolOptions,
+  { tokenId, nonce, tokenKey }: { tokenId: string; nonce: string; tokenKey: SigningKey },
+): EnrolRequest {
+  const { publicKey } = key
+  const content: Enrolment = { tokenId, nonce, publicKey, recipient, version: PRODUCT_VERSION, hostname }
+  return {
+    enrolment: signText('agent-enrol/1', content, key.sign),
+    tokenSignature: signText('join-token/1', content, tokenKey.sign).signature,
   }
-  return { ...request, signature: options.key.sign(signingBytes('agent-enrol/1', request)) }
 }
 
 /** Waits out a server that is away; an answer that says no is final. */

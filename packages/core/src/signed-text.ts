@@ -28,6 +28,24 @@ export function signDocument(
   return { text: textOf(bytes), keyId, signature: sign(bytes) }
 }
 
+/** As it travels where the reader knows which key to check it with. */
+export type SignedText = Omit<SignedDocument, 'keyId'> & { keyId?: string | undefined }
+
+export function signText(context: SigningContext, value: object, sign: Sign): SignedText {
+  const { text, signature } = signDocument(context, value, '', sign)
+  return { text, signature }
+}
+
+/** The signed value, for a schema to read; undefined when that key did not sign this text in this context. */
+export function openSignedText(
+  context: SigningContext,
+  document: SignedText,
+  publicKey: string,
+  verify: Verify,
+): unknown {
+  return isSignedBy(context, document, publicKey, verify) ? parseDocument(document.text) : undefined
+}
+
 /** What a signature over `text` covers. */
 export function documentBytes(context: SigningContext, text: string): Uint8Array {
   return new TextEncoder().encode(`tenon/${context}\n${text}`)
@@ -36,7 +54,7 @@ export function documentBytes(context: SigningContext, text: string): Uint8Array
 /** Only what a signer writes itself counts: another spelling of the same signature is none. */
 export function isSignedBy(
   context: SigningContext,
-  document: SignedDocument,
+  document: SignedText,
   publicKey: string,
   verify: Verify,
 ): boolean {
@@ -45,7 +63,7 @@ export function isSignedBy(
   )
 }
 
-export function isExactDocument({ text, signature }: SignedDocument): boolean {
+export function isExactDocument({ text, signature }: SignedText): boolean {
   return isExactBase64(signature) && !hasLoneSurrogate(text)
 }
 

@@ -1,3 +1,5 @@
+import { parseJoinToken } from '@tenon/protocol'
+import { startRelay } from '@tenon/server/testing/relay'
 import { createHash } from 'node:crypto'
 import { cpSync, existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -210,6 +212,33 @@ describe('an install whose agent lost its machine', { timeout: 120_000 }, () => 
     expect(of('job.failed', lost.id)?.details).toMatchObject({ reason: 'forced', forced: true })
     await tenon('audit', 'verify', '--all')
     expect(existsSync(folder('first'))).toBe(false)
+  })
+})
+
+describe('a relay between a new agent and its server', { timeout: 120_000 }, () => {
+  it('hears nothing that enrols another agent', async () => {
+    const { joinToken } = await stage.client.call('installs.joinToken', { params: { ref: INSTALL } })
+    const relay = await startRelay(stage.server.url)
+    try {
+      const heard = relay.listen()
+      writeFileSync(join(stage.world.folder('agent'), 'join-token'), joinToken, { mode: 0o600 })
+      const role = { install: INSTALL }
+      await stage.world.startAgent(stage.server, {
+        name: 'agent',
+        role,
+        runtime: 'process',
+        serverUrl: relay.url,
+        env: { TENON_PROGRAMS_DIR: programs },
+      })
+      await until('the agent to be enrolled', async () => {
+        const { agent } = await stage.client.call('installs.get', { params: { ref: INSTALL } })
+        return agent !== null
+      })
+      expect(heard()).toContain('/agent/v1/enrol')
+      expect(heard()).not.toContain(parseJoinToken(joinToken)!.secret)
+    } finally {
+      await relay.close()
+    }
   })
 })
 

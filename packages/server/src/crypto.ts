@@ -13,6 +13,7 @@ import {
 } from 'node:crypto'
 import { promisify } from 'node:util'
 import type { Sha256, Verify } from '@tenon/core'
+import { joinTokenSeed } from '@tenon/protocol'
 
 const verifyOnThread = promisify(verifyWith)
 
@@ -31,6 +32,13 @@ export function generateSigningKey(): SigningKey {
 
 export function importSigningKey(pkcs8: Buffer): SigningKey {
   return signingKey(createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' }))
+}
+
+const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex')
+
+/** The key pair that a join token's secret makes; nothing else is signed with it than an enrolment. */
+export function joinTokenKey(secret: string): SigningKey {
+  return importSigningKey(Buffer.concat([PKCS8_PREFIX, Buffer.from(joinTokenSeed(secret, sha256), 'hex')]))
 }
 
 function signingKey(key: KeyObject): SigningKey {

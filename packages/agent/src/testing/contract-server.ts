@@ -8,8 +8,8 @@ import {
   isSignedBy,
   KIND_RULES,
   nestManifest,
+  openSignedText,
   signDocument,
-  signingBytes,
   type IdKind,
   type JobManifest,
   type KeyLink,
@@ -24,6 +24,7 @@ import {
   agentFrame,
   agentHello,
   decodeBulk,
+  enrolment,
   enrolRequest,
   formatJoinToken,
   jobReport,
@@ -34,10 +35,12 @@ import {
   type AgentFrame,
   type AgentHello,
   type JobReport,
+  type Enrolled,
   type ServerFrame,
+  type ServerProof,
 } from '@tenon/protocol'
 import { WebSocketServer, type WebSocket } from 'ws'
-import { fingerprint, makeSigningKey, sha256, verify, type SigningKey } from '../crypto.ts'
+import { fingerprint, joinTokenKey, makeSigningKey, sha256, verify, type SigningKey } from '../crypto.ts'
 import { waitUntil } from './wait-until.ts'
 
 /** As frames come, with what is signed in them read. */
@@ -71,10 +74,14 @@ export class ContractServer {
   enrolStatus = 200
   /** What the challenge chooses. */
   wire = WIRE_VERSION
+  /** What it says otherwise of the agent that it enrolled. */
+  enrolledAs: Partial<Enrolled> = {}
   ackLogs = true
   readonly problems: string[] = []
   socket: WebSocket | undefined
   #host = '127.0.0.1'
+  /** Of the join tokens it made, by id. */
+  readonly #secrets = new Map<string, string>()
   readonly #http = http.createServer((request, response) => void this.#answer(request, response))
   readonly #ws = new WebSocketServer({ noServer: true, perMessageDeflate: false })
 
@@ -99,8 +106,10 @@ export class ContractServer {
 
   get joinToken(): string {
     const secret = randomBytes(32).toString('base64url')
+    const id = newId('joinToken')
+    this.#secrets.set(id, secret)
     return formatJoinToken({
-      id: newId('joinToken'),
+      id,
       secret,
       fingerprint: fingerprint(this.keys[0]!.key.publicKey),
     })
@@ -151,6 +160,10 @@ export class ContractServer {
       ...rest,
     }
     return flatManifest(nested(manifest as unknown as JobManifest)) as JobManifest
+  }
+
+  #signText(context: 'server-proof/1' | 'server-enrolled/1', value: object): SignedDocument {
+    return signDocument(context, value, this.current.link.keyId, this.current.key.sign)
   }
 
   sign(manifest: JobManifest): SignedDocument {
@@ -205,23 +218,30 @@ export class ContractServer {
     const keys = this.keys.map(({ link }) => link)
     const { serverId } = this
     if (request.url === '/agent/v1/prove') {
-      const { nonce } = proveRequest.parse(JSON.parse(text))
-      const statement = signingBytes('server-challenge/1', {
-        agentId: '',
-        agentNonce: nonce,
-        nonce: '',
+      const { tokenId, nonce } = proveRequest.parse(JSON.parse(text))
+      const secret = this.#secrets.get(tokenId) ?? ''
+      const proof: ServerProof = {
+        purpose: 'enrol',
+        tokenId,
+        tokenKey: joinTokenKey(secret).publicKey,
+        nonce,
         serverId,
-      })
-      const { link, key } = this.current
-      return reply(200, { serverId, keyId: link.keyId, signature: key.sign(statement), keys })
+      }
+      return reply(200, { proof: this.#signText('server-proof/1', proof), keys })
     }
     if (request.url === '/agent/v1/enrol') {
-      const { signature, ...rest } = enrolRequest.parse(JSON.parse(text))
-      if (!verify(rest.publicKey, signingBytes('agent-enrol/1', rest), signature)) this.problems.push('enrol')
-      this.agentPublicKey = rest.publicKey
+      const asked = enrolRequest.parse(JSON.parse(text))
+      const { publicKey, nonce, tokenId } = enrolment.parse(JSON.parse(asked.enrolment.text))
+      const byToken = { text: asked.enrolment.text, signature: asked.tokenSignature }
+      const token = joinTokenKey(this.#secrets.get(tokenId) ?? '')
+      if (!openSignedText('agent-enrol/1', asked.enrolment, publicKey, verify)) this.problems.push('enrol')
+      if (!openSignedText('join-token/1', byToken, token.publicKey, verify)) this.problems.push('join token')
+      this.agentPublicKey = publicKey
       if (this.enrolStatus !== 200) return reply(this.enrolStatus, { error: { code: 'no', message: 'used' } })
       const { agentId, role, installId } = this
-      return reply(200, { agentId, serverId, role, installId, keys, at: new Date().toISOString() })
+      const at = new Date().toISOString()
+      const given: Enrolled = { agentId, serverId, role, installId, publicKey, nonce, at, ...this.enrolledAs }
+      return reply(200, { enrolled: this.#signText('server-enrolled/1', given), keys })
     }
     reply(404, {})
   }

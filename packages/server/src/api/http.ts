@@ -1,5 +1,11 @@
-import { enrolRequest, proveRequest, routes, type Route, type RouteName } from '@tenon/protocol'
-import { signingBytes } from '@tenon/core'
+import {
+  enrolRequest,
+  proveRequest,
+  routes,
+  type ProveRequest,
+  type Route,
+  type RouteName,
+} from '@tenon/protocol'
 import { READ_AHEAD_BYTES } from '@tenon/oci'
 import helmet from '@fastify/helmet'
 import rateLimit from '@fastify/rate-limit'
@@ -15,6 +21,7 @@ import { randomUUID } from 'node:crypto'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import { enrolAgent } from '../operations/enrol.ts'
+import { proveServer } from '../operations/prove-server.ts'
 import { answerError, answerNotFound } from './answer-error.ts'
 import { appHandlers } from './apps.ts'
 import { artifactHandlers } from './artifacts.ts'
@@ -136,17 +143,9 @@ function addAgentRoutes(app: FastifyInstance, context: Context): void {
   const limited = {
     config: { rateLimit: { max: Math.max(60, Math.floor(context.config.rateLimitPerMinute / 2)) } },
   }
-  app.post('/agent/v1/prove', { ...limited, schema: { body: proveRequest, hide: true } }, async (request) => {
-    const { nonce } = request.body as { nonce: string }
-    const { keyId, key } = context.keys.current()
-    const statement = signingBytes('server-challenge/1', {
-      agentId: '',
-      agentNonce: nonce,
-      nonce: '',
-      serverId: context.serverId,
-    })
-    return { serverId: context.serverId, keyId, signature: key.sign(statement), keys: context.keys.links() }
-  })
+  app.post('/agent/v1/prove', { ...limited, schema: { body: proveRequest, hide: true } }, async (request) =>
+    proveServer(context, request.body as ProveRequest),
+  )
   app.post('/agent/v1/enrol', { ...limited, schema: { body: enrolRequest, hide: true } }, async (request) =>
     enrolAgent(context, request.body as never),
   )

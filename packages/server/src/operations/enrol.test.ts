@@ -1,7 +1,9 @@
-import { signingBytes } from '@tenon/core'
+import { openSignedText, signText } from '@tenon/core'
+import { proveResponse, type Enrolment, type EnrolResponse } from '@tenon/protocol'
 import { generateKeyPairSync, sign } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { generateSigningKey } from '../crypto.ts'
+import { generateSigningKey, joinTokenKey, verify } from '../crypto.ts'
+import { request } from '../testing/raw-api.ts'
 import {
   connectAgent,
   enrolRequestOf,
@@ -39,14 +41,58 @@ describe('a join token', () => {
       enrolRequestOf(await joinToken(), generateSigningKey()),
     )
     expect(status).toBe(200)
-    expect(body).toMatchObject({ serverId: tenant.context.serverId, role: 'setup', installId: null })
+    const { enrolled } = body as EnrolResponse
+    const { publicKey } = tenant.context.keys.links()[0]!
+    expect(openSignedText('server-enrolled/1', enrolled, publicKey, verify)).toMatchObject({
+      serverId: tenant.context.serverId,
+      role: 'setup',
+      installId: null,
+    })
     expect(await auditOf(tenant, 'server')).toContain('agent.enrolled ok')
   })
 
-  it('is stored as a hash only', async () => {
+  it('is stored so that who reads the database can enrol nobody with it', async () => {
     const token = await joinToken()
-    const { rows } = await tenant.context.pool.query('select t::text as row from join_token t')
-    expect(rows.filter(({ row }) => (row as string).includes(token.split('.')[2]!))).toEqual([])
+    const { rows } = await tenant.context.pool.query<Record<string, unknown>>('select * from join_token')
+    const stored = rows.flatMap(Object.values).filter((value) => typeof value === 'string')
+    expect(stored.filter((value) => value.includes(token.split('.')[2]!))).toEqual([])
+    for (const value of stored) {
+      const guessed = token.replace(/\.[^.]+(\.[^.]+)$/, `.${value.padEnd(43, 'A').slice(0, 43)}$1`)
+      const answer = await postEnrol(tenant.url, enrolRequestOf(guessed, generateSigningKey()))
+      expect([answer.status, codeOf(answer)]).toEqual([401, 'unauthorized'])
+    }
+  })
+
+  it('enrols only the key that its holder signed for, also when somebody passes the request on', async () => {
+    const passed = enrolRequestOf(await joinToken(), generateSigningKey())
+    const own = generateSigningKey()
+    const asked = JSON.parse(passed.enrolment.text) as Enrolment
+    const mine = signText('agent-enrol/1', { ...asked, publicKey: own.publicKey }, own.sign)
+    const changed = await postEnrol(tenant.url, { ...passed, enrolment: mine })
+    expect([changed.status, codeOf(changed)]).toEqual([401, 'unauthorized'])
+    expect((await postEnrol(tenant.url, passed)).status).toBe(200)
+    const replayed = await postEnrol(tenant.url, passed)
+    expect(JSON.parse((replayed.body as EnrolResponse).enrolled.text)).toMatchObject({
+      publicKey: asked.publicKey,
+    })
+  })
+
+  it('is proven by the server, for one question, without a word about its secret', async () => {
+    const token = await joinToken()
+    const [, id = '', secret = ''] = token.split('.')
+    const ask = (tokenId: string) =>
+      request(`${tenant.url}/agent/v1/prove`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ tokenId, nonce: 'AAAA', later: 'unknown fields are left out' }),
+      })
+    const { text } = await ask(id)
+    const { proof, keys } = proveResponse.parse(JSON.parse(text))
+    const said = openSignedText('server-proof/1', proof, keys[0]!.publicKey, verify)
+    const tokenKey = joinTokenKey(secret).publicKey
+    expect(said).toMatchObject({ purpose: 'enrol', tokenId: id, tokenKey, nonce: 'AAAA' })
+    expect(text).not.toContain(secret)
+    expect((await ask(`jtk_${'0'.repeat(26)}`)).status).toBe(401)
   })
 
   it('works once', async () => {
@@ -91,11 +137,13 @@ describe('the key that enrols', () => {
   it('must have signed the request, and the token stays good', async () => {
     const token = await joinToken()
     const request = enrolRequestOf(token, generateSigningKey())
+    const { enrolment } = request
     const changes = [
-      { hostname: 'another' },
-      { publicKey: generateSigningKey().publicKey },
-      { signature: Buffer.alloc(64).toString('base64') },
-      { signature: '' },
+      { enrolment: { ...enrolment, signature: Buffer.alloc(64).toString('base64') } },
+      { enrolment: { ...enrolment, signature: '' } },
+      {
+        enrolment: signText('agent-enrol/1', JSON.parse(enrolment.text), generateSigningKey().sign),
+      },
     ]
     for (const change of changes) {
       const answer = await postEnrol(tenant.url, { ...request, ...change })
@@ -106,13 +154,13 @@ describe('the key that enrols', () => {
 
   it('must be an Ed25519 key', async () => {
     const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
-    const { signature: _, ...unsigned } = enrolRequestOf(await joinToken(), generateSigningKey())
-    const request = {
-      ...unsigned,
-      publicKey: publicKey.export({ format: 'der', type: 'spki' }).toString('base64'),
+    const spki = publicKey.export({ format: 'der', type: 'spki' }).toString('base64')
+    const key = {
+      ...generateSigningKey(),
+      publicKey: spki,
+      sign: (bytes: Uint8Array) => sign('sha256', bytes, privateKey).toString('base64'),
     }
-    const signature = sign('sha256', signingBytes('agent-enrol/1', request), privateKey).toString('base64')
-    expect(codeOf(await postEnrol(tenant.url, { ...request, signature }))).toBe('bad_request')
+    expect(codeOf(await postEnrol(tenant.url, enrolRequestOf(await joinToken(), key)))).toBe('bad_request')
   })
 
   it('enrols once, whatever token it brings', async () => {

@@ -1,7 +1,13 @@
-import { signingBytes, type AgentRole } from '@tenon/core'
-import { parseJoinToken, type EnrolRequest, type EnrolResponse } from '@tenon/protocol'
+import { openSignedText, signDocument, type AgentRole } from '@tenon/core'
+import {
+  enrolment,
+  type Enrolled,
+  type Enrolment,
+  type EnrolRequest,
+  type EnrolResponse,
+} from '@tenon/protocol'
 import type { Context } from '../context.ts'
-import { isEd25519PublicKey, secretMatches, verify } from '../crypto.ts'
+import { isEd25519PublicKey, verify } from '../crypto.ts'
 import { ApiFailure } from '../errors.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { chainOf } from './audit-chains.ts'
@@ -26,24 +32,20 @@ async function enrol(
   tx: Tx,
   request: EnrolRequest,
 ): Promise<EnrolResponse | { refusal: Refusal }> {
-  const { signature, ...signed } = request
-  const parsed = parseJoinToken(request.joinToken)
+  const asked = readEnrolment(request)
   const token =
-    parsed &&
+    asked &&
     (await tx.db
       .selectFrom('join_token')
       .selectAll()
-      .where('id', '=', parsed.id)
+      .where('id', '=', asked.tokenId)
       .forUpdate()
       .executeTakeFirst())
-  if (!parsed || !token || !secretMatches(parsed.secret, token.secret_hash)) {
-    return refuse(context, tx, parsed?.id ?? 'unknown', token?.install_id ?? null, UNKNOWN_TOKEN)
+  if (!asked || !token?.public_key || !knowsToken(request, token.public_key)) {
+    return refuse(context, tx, asked?.tokenId ?? 'unknown', token?.install_id ?? null, UNKNOWN_TOKEN)
   }
   const refused = (refusal: Refusal) => refuse(context, tx, token.id, token.install_id, refusal)
-  const ownKey =
-    isEd25519PublicKey(request.publicKey) &&
-    verify(request.publicKey, signingBytes('agent-enrol/1', signed), signature)
-  if (!ownKey) return refused(UNSIGNED)
+  if (!isSignedByItsKey(request, asked)) return refused(UNSIGNED)
   if (token.used_by) {
     const known = await tx.db
       .selectFrom('agent')
@@ -51,7 +53,7 @@ async function enrol(
       .where('id', '=', token.used_by)
       .executeTakeFirst()
     // The same key again: the answer was lost on its way, and the agent asks once more.
-    if (known?.public_key === request.publicKey) return answer(context, tx, known.id, token)
+    if (known?.public_key === asked.publicKey) return answer(context, tx, known.id, token, asked)
     return refused({
       code: 'token_used',
       message: `this join token was used at ${token.used_at}`,
@@ -71,7 +73,7 @@ async function enrol(
   const known = await tx.db
     .selectFrom('agent')
     .select('id')
-    .where('public_key', '=', request.publicKey)
+    .where('public_key', '=', asked.publicKey)
     .executeTakeFirst()
   if (known) {
     return refused({
@@ -80,13 +82,33 @@ async function enrol(
       remedy: 'Start the agent with an empty folder.',
     })
   }
-  return answer(context, tx, await addAgent(context, tx, request, token), token)
+  return answer(context, tx, await addAgent(context, tx, asked, token), token, asked)
+}
+
+/** Read before any signature is checked: it says which keys to check with. */
+function readEnrolment({ enrolment: { text } }: EnrolRequest): Enrolment | undefined {
+  try {
+    return enrolment.safeParse(JSON.parse(text)).data
+  } catch {
+    return undefined
+  }
+}
+
+function knowsToken({ enrolment: { text }, tokenSignature }: EnrolRequest, tokenKey: string): boolean {
+  return openSignedText('join-token/1', { text, signature: tokenSignature }, tokenKey, verify) !== undefined
+}
+
+function isSignedByItsKey(request: EnrolRequest, { publicKey }: Enrolment): boolean {
+  return (
+    isEd25519PublicKey(publicKey) &&
+    openSignedText('agent-enrol/1', request.enrolment, publicKey, verify) !== undefined
+  )
 }
 
 type Token = { id: string; role: AgentRole; install_id: string | null }
 
 /** One live identity per install: whoever comes new takes over. */
-async function addAgent(context: Context, tx: Tx, request: EnrolRequest, token: Token): Promise<string> {
+async function addAgent(context: Context, tx: Tx, asked: Enrolment, token: Token): Promise<string> {
   const { role, install_id: installId } = token
   const id = context.newId('agent')
   const replaced = installId
@@ -105,11 +127,11 @@ async function addAgent(context: Context, tx: Tx, request: EnrolRequest, token: 
       role,
       install_id: installId,
       pool: poolOf(role, installId),
-      public_key: request.publicKey,
-      recipient: request.recipient,
+      public_key: asked.publicKey,
+      recipient: asked.recipient,
       status: 'enrolled',
-      version: request.version,
-      hostname: request.hostname,
+      version: asked.version,
+      hostname: asked.hostname,
       created_at: tx.at,
     })
     .execute()
@@ -127,8 +149,8 @@ async function addAgent(context: Context, tx: Tx, request: EnrolRequest, token: 
     details: {
       role,
       joinToken: token.id,
-      publicKey: request.publicKey,
-      hostname: request.hostname,
+      publicKey: asked.publicKey,
+      hostname: asked.hostname,
       replaces: replaced.map((a) => a.id),
     },
   })
@@ -136,15 +158,13 @@ async function addAgent(context: Context, tx: Tx, request: EnrolRequest, token: 
   return id
 }
 
-function answer(context: Context, tx: Tx, agentId: string, token: Token): EnrolResponse {
-  return {
-    agentId,
-    serverId: context.serverId,
-    role: token.role,
-    installId: token.install_id,
-    keys: context.keys.links(),
-    at: tx.at,
-  }
+function answer(context: Context, tx: Tx, agentId: string, token: Token, asked: Enrolment): EnrolResponse {
+  const { serverId, keys } = context
+  const { keyId, key } = keys.current()
+  const { publicKey, nonce } = asked
+  const { role, install_id: installId } = token
+  const given: Enrolled = { agentId, serverId, role, installId, publicKey, nonce, at: tx.at }
+  return { enrolled: signDocument('server-enrolled/1', given, keyId, key.sign), keys: keys.links() }
 }
 
 const ASK_AGAIN = 'Ask for a new join token.'

@@ -1,11 +1,11 @@
 import { formatJoinToken } from '@tenon/protocol'
 import type { AgentRole, AuditFact } from '@tenon/core'
 import { isoNow, type Context } from '../context.ts'
-import { fingerprint, hashSecret, randomSecret } from '../crypto.ts'
+import { fingerprint, hashSecret, joinTokenKey, randomSecret } from '../crypto.ts'
 import type { Tx } from '../store/transaction.ts'
 import { chainOf } from './audit-chains.ts'
 
-/** Stored hashed, good once, and for a while; it carries the fingerprint of the key that the agent must find. */
+/** Stored as the public half of a key, good once, and for a while; it carries the fingerprint of the key that the agent must find. */
 export async function createJoinToken(
   context: Context,
   tx: Tx,
@@ -20,6 +20,7 @@ export async function createJoinToken(
     .values({
       id,
       secret_hash: hashSecret(secret),
+      public_key: joinTokenKey(secret).publicKey,
       role: wanted.role,
       install_id: wanted.installId,
       created_by: actor.id,

@@ -48,6 +48,7 @@ export interface Database {
   install: InstallTable
   agent: AgentTable
   join_token: JoinTokenTable
+  agent_key: AgentKeyTable
   run: RunTable
   step: StepTable
   job: JobTable
@@ -152,12 +153,28 @@ interface AgentTable {
   process_id: string | null
   last_seen_at: string | null
   paused_at: string | null
+  released_until: string | null
+  created_at: string
+}
+
+/** The keys after the first, each with the words by which the one before it vouched for it. */
+interface AgentKeyTable {
+  agent_id: string
+  position: number
+  public_key: string
+  text: string
+  signature: string
   created_at: string
 }
 
 interface JoinTokenTable {
   id: string
+  /** For the server version before this one alone, while both run. */
   secret_hash: string
+  /** Of the key pair that the secret makes. */
+  public_key: string | null
+  /** The newest agent of the install when the token was made. */
+  replaces: string | null
   role: AgentRole
   install_id: string | null
   created_by: string

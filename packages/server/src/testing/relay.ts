@@ -9,6 +9,8 @@ export interface Relay {
   /** Connections stay and new ones are taken, but no byte passes. */
   stall(): void
   restore(): void
+  /** Everything that came from the side that dials, once it was told to listen. */
+  listen(): () => string
   close(): Promise<void>
 }
 
@@ -16,6 +18,7 @@ export async function startRelay(targetUrl: string): Promise<Relay> {
   const target = new URL(targetUrl)
   const sockets = new Set<Socket>()
   let mode: 'open' | 'cut' | 'stalled' = 'open'
+  let heard: Buffer[] | undefined
   const keep = (socket: Socket) => {
     sockets.add(socket)
     socket.on('error', () => socket.destroy())
@@ -26,7 +29,10 @@ export async function startRelay(targetUrl: string): Promise<Relay> {
     keep(incoming)
     if (mode === 'cut') return void incoming.destroy()
     const outgoing = keep(connect(Number(target.port), target.hostname))
-    incoming.on('data', (bytes) => mode === 'open' && outgoing.write(bytes))
+    incoming.on('data', (bytes: Buffer) => {
+      heard?.push(bytes)
+      if (mode === 'open') outgoing.write(bytes)
+    })
     outgoing.on('data', (bytes) => mode === 'open' && incoming.write(bytes))
     incoming.on('close', () => outgoing.destroy())
     outgoing.on('close', () => incoming.destroy())
@@ -48,6 +54,10 @@ export async function startRelay(targetUrl: string): Promise<Relay> {
       // What was dropped while stalled cannot be made good: those connections end.
       if (mode === 'stalled') breakAll()
       mode = 'open'
+    },
+    listen() {
+      const all: Buffer[] = (heard = [])
+      return () => Buffer.concat(all).toString()
     },
     async close() {
       mode = 'cut'

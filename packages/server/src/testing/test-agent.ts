@@ -4,18 +4,22 @@ import {
   keptManifest,
   signDocument,
   signingBytes,
+  signText,
   type HeldJob,
   type JobManifest,
   type SigningContext,
 } from '@tenon/core'
 import {
   serverChallenge,
+  parseJoinToken,
   serverFrame,
   WIRE_RANGE,
   type AgentEvent,
   type AgentFrame,
   type AgentHello,
   type AgentVerdict,
+  type Enrolled,
+  type Enrolment,
   type EnrolRequest,
   type EnrolResponse,
   type JobReport,
@@ -24,7 +28,7 @@ import {
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { WebSocket } from 'ws'
-import { generateSigningKey, verify, type SigningKey } from '../crypto.ts'
+import { generateSigningKey, joinTokenKey, verify, type SigningKey } from '../crypto.ts'
 import { until } from './until.ts'
 
 export type Frame<T extends ServerFrame['type']> = Extract<ServerFrame, { type: T }>
@@ -165,15 +169,25 @@ export async function connectAgent(
   return { ...wire, identity, welcome }
 }
 
-export function enrolRequestOf(joinToken: string, key: SigningKey): EnrolRequest {
-  const request = {
-    joinToken,
+export function enrolRequestOf(
+  joinToken: string,
+  key: SigningKey,
+  changes: Partial<Enrolment> = {},
+): EnrolRequest {
+  const token = parseJoinToken(joinToken)
+  const content: Enrolment = {
+    tokenId: token?.id ?? joinToken,
+    nonce: randomBytes(32).toString('base64'),
     publicKey: key.publicKey,
     recipient: null,
     version: '0.0.0-test',
     hostname: 'test',
+    ...changes,
   }
-  return { ...request, signature: key.sign(signingBytes('agent-enrol/1', request)) }
+  return {
+    enrolment: signText('agent-enrol/1', content, key.sign),
+    tokenSignature: signText('join-token/1', content, joinTokenKey(token?.secret ?? '').sign).signature,
+  }
 }
 
 export async function postEnrol(url: string, request: object): Promise<{ status: number; body: unknown }> {
@@ -192,7 +206,8 @@ export async function enrolTestAgent(
 ): Promise<TestIdentity> {
   const { status, body } = await postEnrol(url, enrolRequestOf(joinToken, key))
   if (status !== 200) throw new Error(`not enrolled: ${JSON.stringify(body)}`)
-  const { agentId, serverId, installId, keys } = body as EnrolResponse
+  const { enrolled, keys } = body as EnrolResponse
+  const { agentId, serverId, installId } = JSON.parse(enrolled.text) as Enrolled
   return { agentId, serverId, installId, keys, key }
 }
 
