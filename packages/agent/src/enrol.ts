@@ -129,14 +129,13 @@ export function withSlash(url: string): string {
 }
 
 function refused(answer: JsonAnswer): AgentError {
-  const error = (answer.body as { error?: { message?: unknown } } | null | undefined)?.error
+  const error = (answer.body as { error?: { message?: unknown; remedy?: unknown } } | null | undefined)?.error
+  const remedy = typeof error?.remedy === 'string' ? error.remedy.slice(0, 500) : NEW_TOKEN
   const said = typeof error?.message === 'string' ? error.message.slice(0, 300) : `status ${answer.status}`
-  return new AgentError(
-    'enrol_refused',
-    `The server refused the enrolment: ${said}`,
-    'A join token works once and for a short time: make a new one and start the agent with it.',
-  )
+  return new AgentError('enrol_refused', `The server refused the enrolment: ${said}`, remedy)
 }
+
+const NEW_TOKEN = 'A join token works once and for a short time: make a new one and start the agent with it.'
 
 function notProven(why: string): AgentError {
   return new AgentError(

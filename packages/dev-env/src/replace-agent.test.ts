@@ -15,7 +15,7 @@ import { until } from './until.ts'
 
 const root = fileURLToPath(new URL('../../..', import.meta.url))
 const clusterUrl = process.env['TENON_TEST_POSTGRES_URL'] ?? ''
-const SUPERSEDED = 3
+const EVICTED = 4
 
 /** `web` makes a password of its own; `api` tells what it found of that and of the secret; `worker` works while `hold` is there. */
 const JOB = `
@@ -188,13 +188,14 @@ describe('an install whose agent lost its machine', { timeout: 120_000 }, () => 
 
     const second = folder('second')
     await tenon('agent', 'restore', '--dir', second, '--from', folder('store.age'), '--identity-file', key)
+    await tenon('agent', 'revoke', status.agentId)
     await startAgent('second')
     await secretDelivered(2)
     const after = await stage.client.call('installs.recipient', { params: { ref: INSTALL } })
     expect(after.recipient).toBe(recipient)
     expect(after.agentId).not.toBe(status.agentId)
     const ghost = await startAgent('ghost')
-    expect(await ghost.exited).toBe(SUPERSEDED)
+    expect(await ghost.exited).toBe(EVICTED)
 
     expect((await stage.job('deploy:worker'))?.status).toBe('lost')
     const body = { outcome: 'failed', reason: 'its machine burned' } as const

@@ -54,6 +54,7 @@ export const AGENT_EVENTS = [
   'agent.paused',
   'agent.resumed',
   'agent.secret_set',
+  'agent.released',
 ] as const
 
 /**

@@ -160,6 +160,13 @@ describe.each(['running', 'stopped'] as const)('a %s agent', (life) => {
     expect(await eventsOf('agent.paused')).toMatchObject([{ details: { since: pausedSince } }])
   })
 
+  it('is given up by its owner’s own word, which the server hears signed', async () => {
+    await agentOf()
+    expect((await run(at('release'))).stdout).toMatch(/^released at 2/)
+    if (life === 'stopped') await startAgent()
+    expect(await eventsOf('agent.released')).toHaveLength(1)
+  })
+
   it('tells the audit that a secret was set here, by its name and without its value', async () => {
     await agentOf()
     await run(at('secret', 'set', 'api-key'), { stdin: 'hidden value' })
@@ -264,6 +271,7 @@ describe('a command', () => {
     ['status'],
     ['pause'],
     ['resume'],
+    ['release'],
     ['jobs stop'],
     ['secret set'],
     ['secret list'],

@@ -6,12 +6,13 @@ import { keygen } from './keygen.ts'
 import { restore } from './restore.ts'
 import { secretList, secretSet } from './secret.ts'
 import { status } from './status.ts'
-import { jobsStop, pause, resume } from './switch.ts'
+import { jobsStop, pause, release, resume } from './switch.ts'
 
 const COMMANDS: readonly Command[] = [
   status,
   pause,
   resume,
+  release,
   jobsStop,
   secretSet,
   secretList,

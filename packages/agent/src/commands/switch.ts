@@ -42,3 +42,21 @@ export const resume: Command = {
     print(input.io, 'not paused: jobs start')
   },
 }
+
+export const release: Command = {
+  words: 'release',
+  summary: 'let a new agent take the place of this one, within a day; until then it works on',
+  options: { ...DIR, ...JSON_FLAG },
+  examples: ['tenon agent release --dir ./agent'],
+  async run(input) {
+    const now = await atDesk(folderOf(release, input), (desk) => desk.release())
+    if (input.flag('json')) return print(input.io, JSON.stringify(now))
+    print(
+      input.io,
+      `released at ${now.releasedAt}: an agent with a join token that replaces this one may enrol within 24 hours`,
+    )
+    input.io.stderr.write(
+      'The server hears it from the running agent: if it is stopped, start it once more.\n',
+    )
+  },
+}

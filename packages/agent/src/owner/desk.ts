@@ -11,6 +11,8 @@ export interface OwnerDesk {
   stopJob(jobId: string): Promise<StoppedJob>
   pause(): Promise<Switch>
   resume(): Promise<Switch>
+  /** Gives the agent up: for a day, whoever enrols with a join token made to replace it takes its place. */
+  release(): Promise<Released>
 }
 
 const time = z.string()
@@ -59,3 +61,6 @@ export type StoppedJob = z.infer<typeof stoppedJob>
 
 export const switchState = z.object({ pausedSince: time.nullable() })
 export type Switch = z.infer<typeof switchState>
+
+export const released = z.object({ releasedAt: time })
+export type Released = z.infer<typeof released>

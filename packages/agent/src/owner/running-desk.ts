@@ -10,7 +10,7 @@ import { describeAgent } from './agent-status.ts'
 import type { OwnerDesk } from './desk.ts'
 import type { LastStart } from './last-start.ts'
 import { listSecrets, noInstallStore, noSuchJob } from './secrets.ts'
-import { pauseAgent, resumeAgent, setSecretHere } from './switches.ts'
+import { pauseAgent, releaseAgent, resumeAgent, setSecretHere } from './switches.ts'
 
 export interface RunningDeskContext {
   identity: Identity
@@ -60,5 +60,6 @@ export function createRunningDesk(context: RunningDeskContext): OwnerDesk {
       runner.allow()
       return now
     },
+    release: () => releaseAgent(switches),
   }
 }

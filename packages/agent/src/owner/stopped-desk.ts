@@ -19,7 +19,7 @@ import { describeAgent } from './agent-status.ts'
 import type { OwnerDesk } from './desk.ts'
 import { readLastStart } from './last-start.ts'
 import { listSecrets, noInstallStore, noSuchJob } from './secrets.ts'
-import { pauseAgent, resumeAgent, setSecretHere, type Switches } from './switches.ts'
+import { pauseAgent, releaseAgent, resumeAgent, setSecretHere, type Switches } from './switches.ts'
 
 export interface AgentFolder {
   dir: string
@@ -43,6 +43,7 @@ export function createStoppedDesk(folder: AgentFolder): OwnerDesk {
     stopJob: (jobId) => stopJob(folder, jobId),
     pause: () => withJournal(folder, pauseAgent),
     resume: () => withJournal(folder, resumeAgent),
+    release: () => withJournal(folder, releaseAgent),
   }
 }
 

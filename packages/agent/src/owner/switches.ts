@@ -3,7 +3,7 @@ import type { Journal } from '../journal.ts'
 import type { JournalEntry, JournalState } from '../journal-state.ts'
 import type { InstallStore } from '../store/install-store.ts'
 import { setSecret } from '../store/sealing.ts'
-import type { Switch } from './desk.ts'
+import type { Released, Switch } from './desk.ts'
 
 /** What the owner's hand changes, on a running agent or a stopped one; each change is told to the server's audit. */
 export interface Switches {
@@ -28,6 +28,13 @@ export async function resumeAgent({ journal, state, events }: Switches): Promise
   await journal.append({ type: 'paused', since: null })
   await events.raise('agent.resumed', null, { pausedSince: since })
   return { pausedSince: null }
+}
+
+/** The signed word that the server waits for before another agent may enrol in this one's place. */
+export async function releaseAgent({ events, clock }: Pick<Switches, 'events' | 'clock'>): Promise<Released> {
+  const releasedAt = new Date(clock()).toISOString()
+  await events.raise('agent.released', null, {})
+  return { releasedAt }
 }
 
 /** The server learns the name, as with every secret, and that it was set here. */

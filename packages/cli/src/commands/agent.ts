@@ -95,6 +95,12 @@ const OWN_COMMANDS: readonly OwnCommand[] = [
     examples: ['tenon agent resume --dir ./agent'],
   },
   {
+    name: 'release',
+    description: 'let a new agent take the place of the agent of a folder',
+    usage: '--dir DIR',
+    examples: ['tenon agent release --dir ./agent'],
+  },
+  {
     name: 'jobs',
     description: 'stop a job on the customer’s side',
     usage: 'stop JOB --dir DIR',

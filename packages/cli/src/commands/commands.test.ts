@@ -34,7 +34,7 @@ beforeEach(async () => {
     'builds.cancel': () => build({ status: 'canceled' }),
     'installs.list': () => page(install()),
     'installs.get': () => install(),
-    'installs.joinToken': () => joinToken,
+    'installs.joinToken': () => ({ ...joinToken, replaces: null }),
     'installs.deprovision': () => run({ kind: 'deprovision' }),
     'installs.teardown': () => run({ kind: 'teardown' }),
     'installs.create': () => ({
@@ -75,7 +75,7 @@ const COMMANDS: [string[], RegExp, unknown][] = [
   [['builds', 'cancel', testId('build')], /is canceled/, build({ status: 'canceled' })],
   [['installs', 'list'], /acme +hello +local +active +connected/, page(install())],
   [['installs', 'show', 'acme'], /url=http:\/\/x key=\(sensitive\)/, install()],
-  [['installs', 'join-token', 'acme'], /^tenonjoin\.x\n$/, joinToken],
+  [['installs', 'join-token', 'acme'], /^tenonjoin\.x\n$/, { ...joinToken, replaces: null }],
   [
     ['installs', 'secrets', 'list', 'acme'],
     /api-key +2 +yes/,

@@ -46,7 +46,9 @@ export function addInstalls(program: Command, cli: Cli): void {
   addRemovals(installs as unknown as Command, cli)
   installs
     .command('join-token')
-    .description('a one-time token with which a new agent takes over an install, alone on stdout')
+    .description(
+      'a one-time token for the agent of an install, alone on stdout; an owner makes one that replaces an agent',
+    )
     .argument('<install>', 'its name or id')
     .option(...OUT)
     .addHelpText('after', examples('tenon installs join-token acme --out join.token'))
@@ -58,7 +60,12 @@ export function addInstalls(program: Command, cli: Cli): void {
         () => client.call('installs.joinToken', { params: { ref } }),
         ({ joinToken }) => joinToken,
       )
-      if (!cli.globals.json) cli.out.note(`it works once, until ${made.expiresAt}`)
+      if (cli.globals.json) return
+      cli.out.note(`it works once, until ${made.expiresAt}`)
+      if (made.replaces === null) return
+      cli.out.note(
+        `it replaces agent ${made.replaces}: first its owner runs \`tenon agent release\` beside it; if it is gone: tenon agent revoke ${made.replaces}`,
+      )
     })
   addSecrets(installs as unknown as Command, cli)
 }

@@ -17,6 +17,8 @@ export const API_ERRORS = {
   has_dependents: 409,
   no_build: 409,
   no_agent: 409,
+  /** Nobody gave up the agent that a new one would replace. */
+  agent_in_place: 409,
   /** A deploy would run past the plan, the approval or the action before it. */
   not_approved: 409,
   token_used: 409,

@@ -104,9 +104,14 @@ export const installRoutes = {
     path: '/api/v1/installs/:ref/join-token',
     tag: 'installs',
     permission: OPERATE,
-    summary: 'A one-time token with which a new agent takes over this install.',
+    summary: 'A one-time token for the install’s agent; one that replaces an agent takes an owner.',
     params: byRef,
-    response: z.object({ joinToken: z.string(), expiresAt: z.string() }),
+    response: z.object({
+      joinToken: z.string(),
+      expiresAt: z.string(),
+      /** The agent that is in place, or was last: it has to be released or revoked before the token works. */
+      replaces: id.nullable(),
+    }),
   }),
   'installs.recipient': route({
     method: 'GET',

@@ -10,6 +10,7 @@ import { requireInputs, requireToggles, updateInstall } from '../operations/upda
 import { transact } from '../store/transaction.ts'
 import { runView } from '../store/views.ts'
 import { findApp } from './apps.ts'
+import { authorize } from './auth.ts'
 import { pageOf, type Call, type Handlers } from './handler.ts'
 import { findInstall, installView } from './install-view.ts'
 
@@ -67,14 +68,17 @@ export const installHandlers = {
   },
   'installs.joinToken': async ({ context, params, caller }) => {
     const install = await findInstall(context.db, params.ref)
-    return transact(context, (tx) =>
-      createJoinToken(
+    return transact(context, async (tx) => {
+      const made = await createJoinToken(
         context,
         tx,
         { role: 'install', installId: install.id, expiresInSeconds: JOIN_TOKEN_SECONDS },
         actorOf(caller),
-      ),
-    )
+      )
+      // Whoever replaces a customer's agent is given the secrets that are sealed from then on.
+      if (made.replaces) authorize(caller, 'administer')
+      return made
+    })
   },
   'installs.recipient': async ({ context, params }) => {
     const install = await findInstall(context.db, params.ref)

@@ -6,6 +6,7 @@ import { grantCredential } from '../operations/grant-credential.ts'
 import { holdJob } from '../operations/hold-jobs.ts'
 import { refuseJob } from '../operations/job-control.ts'
 import { anyOf } from '../store/statements.ts'
+import { releaseOf } from '../operations/take-over.ts'
 import { transact, transactWithHeads } from '../store/transaction.ts'
 import { createLogSink } from './log-sink.ts'
 import { headFor, type Session } from './session.ts'
@@ -150,7 +151,7 @@ async function agentEvent(
   const { heads } = await transactWithHeads(context, async (tx) => {
     const moved = await tx.db
       .updateTable('agent')
-      .set({ event_seq: event.seq, ...pauseOf(event) })
+      .set({ event_seq: event.seq, ...pauseOf(event), ...releaseOf(event) })
       .where('id', '=', session.agentId)
       .where('event_seq', '<', event.seq)
       .returning('id')

@@ -1,5 +1,5 @@
 import { openSignedText, signText } from '@tenon/core'
-import { proveResponse, type Enrolment, type EnrolResponse } from '@tenon/protocol'
+import { createClient, proveResponse, type Enrolment, type EnrolResponse } from '@tenon/protocol'
 import { generateKeyPairSync, sign } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { generateSigningKey, joinTokenKey, verify } from '../crypto.ts'
@@ -8,9 +8,11 @@ import {
   connectAgent,
   enrolRequestOf,
   enrolTestAgent,
+  eventFrame,
   openWire,
   postEnrol,
   shakeHands,
+  type TestAgent,
 } from '../testing/test-agent.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { builtApp, newInstall } from '../testing/world.ts'
@@ -171,14 +173,31 @@ describe('the key that enrols', () => {
   })
 })
 
+/** What an agent signs when its owner gives it up. */
+function releaseOf({ identity }: TestAgent, at = new Date().toISOString()) {
+  return eventFrame(identity, { seq: 1, at, action: 'agent.released', jobId: null, details: {} })
+}
+
+async function inPlace(install: string): Promise<TestAgent> {
+  await newInstall(tenant.client, install)
+  return connectAgent(tenant.url, await enrolTestAgent(tenant.url, await installToken(install)))
+}
+
 describe('an agent that takes over an install', () => {
-  it('ends the one before, at once', async () => {
-    await newInstall(tenant.client, 'taken-over')
-    const first = await connectAgent(
-      tenant.url,
-      await enrolTestAgent(tenant.url, await installToken('taken-over')),
-    )
-    const second = await enrolTestAgent(tenant.url, await installToken('taken-over'))
+  it('waits for the word of the one before, then ends it at once', async () => {
+    const first = await inPlace('taken-over')
+    const token = await installToken('taken-over')
+    const key = generateSigningKey()
+    const early = await postEnrol(tenant.url, enrolRequestOf(token, key))
+    expect([early.status, codeOf(early)]).toEqual([409, 'agent_in_place'])
+    expect((early.body as { error: object }).error).toMatchObject({
+      remedy: expect.stringMatching(/`tenon agent release`.*`tenon agent revoke agt_/) as string,
+    })
+    expect(first.isOpen()).toBe(true)
+
+    first.send(releaseOf(first))
+    await first.next('event.ack')
+    const second = await enrolTestAgent(tenant.url, token, key)
     expect(await first.next('reject')).toMatchObject({ code: 'superseded' })
     const wire = await openWire(tenant.url)
     expect(await shakeHands(wire, first.identity)).toMatchObject({ type: 'reject', code: 'superseded' })
@@ -188,16 +207,69 @@ describe('an agent that takes over an install', () => {
     await newer.close()
   })
 
+  it('waits also for one that is away, until an owner of the server ends that one', async () => {
+    const first = await inPlace('burned')
+    await first.close()
+    const token = await installToken('burned')
+    const early = await postEnrol(tenant.url, enrolRequestOf(token, generateSigningKey()))
+    expect(codeOf(early)).toBe('agent_in_place')
+    await tenant.client.call('agents.revoke', { params: { id: first.identity.agentId } })
+    await enrolTestAgent(tenant.url, token)
+  })
+
+  it('needs more than a word given long ago', async () => {
+    const first = await inPlace('released-once')
+    first.send(releaseOf(first, new Date(Date.now() - 90_000_000).toISOString()))
+    await first.next('event.ack')
+    const token = await installToken('released-once')
+    const answer = await postEnrol(tenant.url, enrolRequestOf(token, generateSigningKey()))
+    expect(codeOf(answer)).toBe('agent_in_place')
+    await first.close()
+  })
+
+  it('brings a token of an owner of the server, which names whom it replaces', async () => {
+    const { install } = await newInstall(tenant.client, 'of-a-customer')
+    const { secret } = await tenant.client.call('tokens.create', {
+      body: { name: 'operator of takeovers', role: 'operator' },
+    })
+    const operator = createClient({ url: tenant.url, token: secret })
+    const params = { ref: 'of-a-customer' }
+    const made = await operator.call('installs.joinToken', { params })
+    const ahead = await operator.call('installs.joinToken', { params })
+    expect(made.replaces).toBeNull()
+    const { agentId } = await enrolTestAgent(tenant.url, made.joinToken)
+    await expect(operator.call('installs.joinToken', { params })).rejects.toMatchObject({ code: 'forbidden' })
+    await tenant.client.call('agents.revoke', { params: { id: agentId } })
+    await expect(operator.call('installs.joinToken', { params })).rejects.toMatchObject({ code: 'forbidden' })
+    const answer = await postEnrol(tenant.url, enrolRequestOf(ahead.joinToken, generateSigningKey()))
+    expect(codeOf(answer)).toBe('conflict')
+
+    const { joinToken, replaces } = await tenant.client.call('installs.joinToken', { params })
+    expect(replaces).toBe(agentId)
+    await enrolTestAgent(tenant.url, joinToken)
+    const { rows } = await tenant.context.pool.query<{ body: string }>(
+      'select body from audit_entry where chain = $1',
+      [install.id],
+    )
+    const created = rows.map(({ body }) => JSON.parse(body) as { action: string; details: object })
+    expect(created.filter((entry) => entry.action === 'join_token.created').at(-1)?.details).toMatchObject({
+      replaces: agentId,
+    })
+  })
+
   it('is one, when two tokens are used at the same time', async () => {
     const { install } = await newInstall(tenant.client, 'contested')
     const made = await Promise.all([installToken('contested'), installToken('contested')])
-    await Promise.all(made.map((token) => enrolTestAgent(tenant.url, token)))
+    const answers = await Promise.all(
+      made.map((token) => postEnrol(tenant.url, enrolRequestOf(token, generateSigningKey()))),
+    )
+    expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 409])
     const agents = await tenant.context.db
       .selectFrom('agent')
       .select('status')
       .where('install_id', '=', install.id)
       .execute()
-    expect(agents.map((a) => a.status).toSorted()).toEqual(['enrolled', 'replaced'])
+    expect(agents.map((a) => a.status)).toEqual(['enrolled'])
   })
 })
 

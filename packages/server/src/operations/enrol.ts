@@ -12,9 +12,10 @@ import { ApiFailure } from '../errors.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { chainOf } from './audit-chains.ts'
 import { poolOf } from './manifests.ts'
+import { newestAgent, refuseTakeOver } from './take-over.ts'
 
 type Refusal = {
-  code: 'unauthorized' | 'token_expired' | 'token_used' | 'bad_request' | 'conflict'
+  code: 'unauthorized' | 'token_expired' | 'token_used' | 'bad_request' | 'conflict' | 'agent_in_place'
   message: string
   remedy: string
 }
@@ -82,6 +83,9 @@ async function enrol(
       remedy: 'Start the agent with an empty folder.',
     })
   }
+  const inPlace = token.install_id ? await newestAgent(tx, token.install_id) : undefined
+  const taken = refuseTakeOver(inPlace, token, context.now())
+  if (taken) return refused(taken)
   return answer(context, tx, await addAgent(context, tx, asked, token), token, asked)
 }
 
@@ -105,9 +109,9 @@ function isSignedByItsKey(request: EnrolRequest, { publicKey }: Enrolment): bool
   )
 }
 
-type Token = { id: string; role: AgentRole; install_id: string | null }
+type Token = { id: string; role: AgentRole; install_id: string | null; replaces: string | null }
 
-/** One live identity per install: whoever comes new takes over. */
+/** One live identity per install: whoever comes new, and may, takes over. */
 async function addAgent(context: Context, tx: Tx, asked: Enrolment, token: Token): Promise<string> {
   const { role, install_id: installId } = token
   const id = context.newId('agent')
@@ -151,7 +155,7 @@ async function addAgent(context: Context, tx: Tx, asked: Enrolment, token: Token
       joinToken: token.id,
       publicKey: asked.publicKey,
       hostname: asked.hostname,
-      replaces: replaced.map((a) => a.id),
+      replaces: token.replaces ? [token.replaces] : [],
     },
   })
   tx.nudge(...replaced.map((a) => `agent:${a.id}`))

@@ -63,13 +63,13 @@ export async function grantCredential(
       return { ok: true, credential: await registryCredential(context, tx, job, agent.agentId) }
     if (request.want === 'attestation')
       return attestArtifact(context, tx, job, agent.agentId, request.artifact!)
-    const token = await createJoinToken(
+    const { joinToken, expiresAt } = await createJoinToken(
       context,
       tx,
       { role: 'install', installId: job.install_id, expiresInSeconds: JOIN_TTL_SECONDS },
       { type: 'server', id: context.serverId },
     )
-    return { ok: true, credential: { want: 'join-token', ...token } }
+    return { ok: true, credential: { want: 'join-token', joinToken, expiresAt } }
   })
 }
 

@@ -4,6 +4,7 @@ import { isoNow, type Context } from '../context.ts'
 import { fingerprint, hashSecret, joinTokenKey, randomSecret } from '../crypto.ts'
 import type { Tx } from '../store/transaction.ts'
 import { chainOf } from './audit-chains.ts'
+import { newestAgent } from './take-over.ts'
 
 /** Stored as the public half of a key, good once, and for a while; it carries the fingerprint of the key that the agent must find. */
 export async function createJoinToken(
@@ -11,9 +12,10 @@ export async function createJoinToken(
   tx: Tx,
   wanted: { role: AgentRole; installId: string | null; expiresInSeconds: number },
   actor: AuditFact['actor'],
-): Promise<{ joinToken: string; expiresAt: string }> {
+): Promise<{ joinToken: string; expiresAt: string; replaces: string | null }> {
   const id = context.newId('joinToken')
   const secret = randomSecret()
+  const replaces = wanted.installId ? ((await newestAgent(tx, wanted.installId))?.id ?? null) : null
   const expiresAt = isoNow(context, wanted.expiresInSeconds)
   await tx.db
     .insertInto('join_token')
@@ -21,6 +23,7 @@ export async function createJoinToken(
       id,
       secret_hash: hashSecret(secret),
       public_key: joinTokenKey(secret).publicKey,
+      replaces,
       role: wanted.role,
       install_id: wanted.installId,
       created_by: actor.id,
@@ -34,12 +37,12 @@ export async function createJoinToken(
     subject: { type: 'join_token', id },
     outcome: 'ok',
     manifestDigest: null,
-    details: { role: wanted.role, expiresAt },
+    details: { role: wanted.role, expiresAt, replaces },
   })
   const joinToken = formatJoinToken({
     id,
     secret,
     fingerprint: fingerprint(context.keys.current().key.publicKey),
   })
-  return { joinToken, expiresAt }
+  return { joinToken, expiresAt, replaces }
 }
