@@ -1,5 +1,6 @@
 export * from './action-triggers.ts'
 export * from './advance.ts'
+export * from './agent-keys.ts'
 export * from './app-uses.ts'
 export * from './app.ts'
 export * from './artifact.ts'

@@ -19,6 +19,7 @@ export function statusLines(found: AgentStatus): string[] {
   const rows: [string, string][] = [
     ['agent', `${found.agentId} (${found.role})`],
     ['install', found.installId ?? 'none'],
+    ['own key', found.key],
     ['server', `${found.server.url ?? 'address unknown'} (${found.server.id})`],
     ['state', stateWords(found)],
     ['new jobs', found.pausedSince === null ? 'started' : `held: paused since ${found.pausedSince}`],

@@ -13,6 +13,7 @@ export interface StatusFacts {
     role: AgentRole
     installId: string | null
     pinnedKeys: ReadonlyMap<string, string>
+    key: { publicKey: string }
   }
   state: JournalState
   start: LastStart | undefined
@@ -34,6 +35,7 @@ export function describeAgent({ identity, state, start, pid, live }: StatusFacts
     agentId: identity.agentId,
     role: identity.role,
     installId: identity.installId,
+    key: fingerprint(identity.key.publicKey),
     server: { id: identity.serverId, url: start?.serverUrl ?? null },
     connectedSince: live?.connectedSince ?? null,
     pausedSince: state.paused,

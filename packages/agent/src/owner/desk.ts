@@ -26,6 +26,8 @@ export const agentStatus = z.object({
   agentId: z.string(),
   role: z.enum(AGENT_ROLES),
   installId: z.string().nullable(),
+  /** Fingerprint of its own key: what whoever sends it secrets compares. */
+  key: z.string(),
   server: z.object({ id: z.string(), url: z.string().nullable() }),
   connectedSince: time.nullable(),
   pausedSince: time.nullable(),

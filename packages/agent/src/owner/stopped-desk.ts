@@ -69,7 +69,11 @@ async function readStatus({ dir }: AgentFolder) {
   })
   for (const entry of readLines<JournalEntry>(journal).entries) applyEntry(state, entry)
   return describeAgent({
-    identity: { ...identity, pinnedKeys: new Map(Object.entries(identity.pinnedKeys)) },
+    identity: {
+      ...identity,
+      pinnedKeys: new Map(Object.entries(identity.pinnedKeys)),
+      key: await loadOrMakeKey(dir),
+    },
     state,
     start: await readLastStart(dir),
     pid: (await folderHolder(dir)) ?? null,

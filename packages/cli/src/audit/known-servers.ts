@@ -12,6 +12,8 @@ const knownServer = z.strictObject({
   keys: z.record(z.string(), z.string()),
   /** Public keys by agent id. */
   agents: z.record(z.string(), z.string()),
+  /** The newest key seen of the agent of an install, by the install's id and names: what secrets are sealed by. */
+  installs: z.record(z.string(), z.string()).default({}),
   /** How far each chain was when it last verified. */
   heads: z.record(z.string(), head),
 })
@@ -37,6 +39,7 @@ export async function rememberServer(
       if (kept.seq > (seen.heads[chain]?.seq ?? -1)) seen.heads[chain] = kept
     }
     seen.agents = { ...seen.agents, ...before.agents }
+    seen.installs = { ...before.installs, ...seen.installs }
   }
   await writePrivateJson(knownFile, { version: 1, servers: { ...servers, [url]: seen } })
 }
@@ -69,6 +72,7 @@ export function recogniseServer(
     serverId: offered.serverId,
     keys: Object.fromEntries(trusted),
     agents: { ...known?.agents },
+    installs: { ...known?.installs },
     heads: { ...known?.heads },
   }
 }

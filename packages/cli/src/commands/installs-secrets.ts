@@ -10,7 +10,7 @@ import { EXIT } from '../exit-codes.ts'
 import { examples } from '../help-text.ts'
 import { ago } from '../output/words.ts'
 import { readHidden, readPiped } from '../secrets/read-value.ts'
-import { checkRecipient, seal } from '../secrets/seal.ts'
+import { checkRecipient, pinRecipient, seal } from '../secrets/seal.ts'
 import { showPage } from './paging.ts'
 
 /** The API takes 100,000 characters of base64. */
@@ -30,6 +30,10 @@ export function addSecrets(installs: Command, cli: Cli): void {
     .argument('<install>', 'the install’s name or id')
     .argument('<name>', 'the secret’s name')
     .option('--file <file>', 'take the exact bytes of this file')
+    .option(
+      '--agent-key <fingerprint>',
+      'accept the agent with this key from now on, as the customer told it',
+    )
     .addHelpText(
       'after',
       examples(
@@ -38,7 +42,7 @@ export function addSecrets(installs: Command, cli: Cli): void {
         'pass show acme/api-key | tenon installs secrets set acme api-key',
       ),
     )
-    .action((install, name, options) => setSecret(cli, install, name, options.file))
+    .action((install, name, options) => setSecret(cli, install, name, options))
   secrets
     .command('list')
     .description('names of the secrets sent to an install; never their values')
@@ -68,19 +72,24 @@ export function addSecrets(installs: Command, cli: Cli): void {
     })
 }
 
-async function setSecret(cli: Cli, install: string, name: string, file: string | undefined): Promise<void> {
+interface SetOptions {
+  file?: string | undefined
+  agentKey?: string | undefined
+}
+
+async function setSecret(cli: Cli, install: string, name: string, options: SetOptions): Promise<void> {
   const client = await cli.client()
   const offered = await client.call('installs.recipient', { params: { ref: install } })
   const { known, ...server } = await recognise(cli, client)
-  const knownKey = Object.hasOwn(known.agents, offered.agentId) ? known.agents[offered.agentId] : undefined
-  checkRecipient(offered, knownKey)
-  const ciphertext = await seal(await readValue(cli, name, file), offered.recipient)
+  const isNew = checkRecipient(install, offered, known, options.agentKey)
+  const ciphertext = await seal(await readValue(cli, name, options.file), offered.recipient)
   const stored = await client.call('secrets.put', { params: { ref: install, name }, body: { ciphertext } })
-  if (knownKey === undefined) {
-    known.agents[offered.agentId] = offered.agentPublicKey
-    await rememberServer(server, known)
-    cli.out.note(`agent ${offered.agentId} is new here; its key is ${keyFingerprint(offered.agentPublicKey)}`)
-  }
+  pinRecipient(install, offered, known)
+  await rememberServer(server, known)
+  if (isNew)
+    cli.out.note(
+      `the agent of ${install} is new here; its key is ${keyFingerprint(offered.agentPublicKey)}, as \`tenon agent status\` shows it there`,
+    )
   if (cli.globals.json) return cli.out.json(stored)
   const arrival = stored.delivered ? 'delivered' : 'on its way to the agent'
   cli.out.line(`secret ${stored.name} version ${stored.version} is sealed to ${install}: ${arrival}`)

@@ -1,5 +1,6 @@
 import { APPROVAL_OPTIONS } from '@tenon/core'
 import { z } from 'zod'
+import { signedText } from '../enrol.ts'
 import { digest, id, json, jsonObject, name, partName, text } from '../scalars.ts'
 import { byId, byRef, listOf, page, route } from './route.ts'
 import * as view from './views.ts'
@@ -121,10 +122,14 @@ export const installRoutes = {
     summary: 'The age recipient to seal secrets to, signed by the install’s agent.',
     params: byRef,
     response: z.object({
+      installId: id,
+      installName: z.string(),
       agentId: id,
       agentPublicKey: z.string(),
       recipient: z.string(),
       signature: z.string(),
+      /** Each later key of the agent, signed by the one before it and by itself. */
+      keyChanges: z.array(signedText),
     }),
   }),
   'secrets.put': route({

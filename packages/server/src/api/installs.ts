@@ -7,6 +7,7 @@ import { deleteInstall } from '../operations/delete-install.ts'
 import { freeName } from '../operations/free-name.ts'
 import { createJoinToken } from '../operations/join-tokens.ts'
 import { requireInputs, requireToggles, updateInstall } from '../operations/update-install.ts'
+import { keyChangesOf } from '../store/agent-keys.ts'
 import { transact } from '../store/transaction.ts'
 import { runView } from '../store/views.ts'
 import { findApp } from './apps.ts'
@@ -95,11 +96,15 @@ export const installHandlers = {
         { remedy: 'Wait until its agent has connected once.' },
       )
     }
+    const changes = await keyChangesOf(context.db, [agent.id])
     return {
+      installId: install.id,
+      installName: install.name,
       agentId: agent.id,
       agentPublicKey: agent.public_key,
       recipient: agent.recipient,
       signature: agent.recipient_signature,
+      keyChanges: changes.get(agent.id) ?? [],
     }
   },
   'installs.update': async ({ context, params, body, caller }) => {

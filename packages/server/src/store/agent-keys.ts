@@ -1,0 +1,20 @@
+import type { SignedText } from '@tenon/core'
+import { sql } from 'kysely'
+import type { Db } from './database.ts'
+
+/** The changes of keys of these agents, oldest first. */
+export async function keyChangesOf(
+  db: Db,
+  agentIds: readonly string[],
+): Promise<ReadonlyMap<string, SignedText[]>> {
+  const rows = await db
+    .selectFrom('agent_key')
+    .select(['agent_id', 'text', 'signature'])
+    .where(sql<boolean>`agent_id = any(${[...agentIds]})`)
+    .orderBy('agent_id')
+    .orderBy('position')
+    .execute()
+  const changes = new Map(rows.map((row): [string, SignedText[]] => [row.agent_id, []]))
+  for (const { agent_id: id, text, signature } of rows) changes.get(id)?.push({ text, signature })
+  return changes
+}
