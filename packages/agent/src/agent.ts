@@ -33,8 +33,8 @@ import {
   type JournalEntry,
   type JournalState,
 } from './journal-state.ts'
+import { KeyRotation } from './key-rotation.ts'
 import { LogShipper } from './log-shipper.ts'
-import { givenSecretsKey } from './masking/given-secrets.ts'
 import { writeLastStart } from './owner/last-start.ts'
 import { createRunningDesk, type RunningDeskContext } from './owner/running-desk.ts'
 import { serveDesk } from './owner/serve-desk.ts'
@@ -165,8 +165,21 @@ class RunningAgent implements Agent {
       runtime: description,
       onFatal: (error) => this.#fail(error),
     })
-    const owned = { ...parts, identity, journal, state, session, store: secrets?.store }
+    const recipient = secrets?.sealing.recipient ?? null
+    const onRotated = () => channel?.redial()
+    const rotation = new KeyRotation({
+      ...parts,
+      config,
+      identity,
+      recipient,
+      onRotated,
+      clock,
+      log: this.#log,
+    })
+    this.#cleanups.push(() => rotation.close())
+    const owned = { ...parts, identity, journal, state, session, rotation, store: secrets?.store }
     await this.#openDesk(owned, description)
+    await rotation.start()
     channel = this.#openChannel(identity, session)
   }
 
@@ -220,7 +233,7 @@ class RunningAgent implements Agent {
         apiSocket: api.socket,
         remoteApi: api.secure && { url: api.secure.url, ca: api.secure.certificate.cert },
       },
-      givenKey: givenSecretsKey(key),
+      givenKey: identity.journalKey,
       maxLogBytes: config.maxLogBytes,
       onFatal: (error) => this.#fail(error),
       log: this.#log,

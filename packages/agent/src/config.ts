@@ -45,6 +45,8 @@ export interface AgentConfig {
   maxLogBytes: number
   /** How far the clocks of server and agent may be apart when a manifest's times are judged. */
   clockSkewMs: number
+  /** How old the agent's own key may become; without it, it changes on demand alone. */
+  maxKeyAgeMs?: number | undefined
 }
 
 export interface DockerSettings {
@@ -59,6 +61,7 @@ export interface DockerSettings {
 }
 
 const CPU_OVERCOMMIT = 4
+const DAY_MS = 86_400_000
 
 const NETWORKS: KindSetting<JobNetwork> = {
   variable: 'TENON_JOB_NETWORKS',
@@ -102,6 +105,7 @@ const settings = z.object({
   logLevel: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
   maxLogBytes: z.coerce.number().int().min(65_536).default(67_108_864),
   clockSkewSeconds: z.coerce.number().min(0).max(3600).default(300),
+  rotateKeyDays: z.coerce.number().min(0).max(3650).default(90),
 })
 
 /** Flags, and the variable that each stands for. A join token has no flag: arguments are seen by everybody. */
@@ -139,6 +143,7 @@ const SOURCES: Record<keyof z.infer<typeof settings>, { flag?: string; variable:
   logLevel: { flag: 'log-level', variable: 'TENON_LOG_LEVEL' },
   maxLogBytes: { variable: 'TENON_MAX_LOG_BYTES' },
   clockSkewSeconds: { variable: 'TENON_CLOCK_SKEW_SECONDS' },
+  rotateKeyDays: { variable: 'TENON_ROTATE_KEY_DAYS' },
 }
 
 /** The only reader of arguments and environment. `programs` is the folder of the running program. */
@@ -184,6 +189,7 @@ export function readConfig(argv: string[], env: Environment, programs: string): 
     logLevel: value.logLevel,
     maxLogBytes: value.maxLogBytes,
     clockSkewMs: value.clockSkewSeconds * 1000,
+    maxKeyAgeMs: value.rotateKeyDays > 0 ? value.rotateKeyDays * DAY_MS : undefined,
   }
 }
 

@@ -64,8 +64,7 @@ export function fingerprint(publicKey: string): string {
 export type SignText = (context: SigningContext, value: object) => SignedDocument
 
 export function signerOf(key: Pick<SigningKey, 'publicKey' | 'sign'>): SignText {
-  const keyId = fingerprint(key.publicKey)
-  return (context, value) => signDocument(context, value, keyId, key.sign)
+  return (context, value) => signDocument(context, value, fingerprint(key.publicKey), key.sign)
 }
 
 export function equalInConstantTime(left: string, right: string): boolean {

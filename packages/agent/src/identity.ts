@@ -1,11 +1,16 @@
 import { randomBytes } from 'node:crypto'
-import { mkdir } from 'node:fs/promises'
+import { mkdir, rename, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { AGENT_ROLES, type AgentRole } from '@tenon/core'
 import { z } from 'zod'
 import { loadSigningKey, makeSigningKey, type SigningKey } from './crypto.ts'
-import { readIfThere, replaceFile } from './durable-file.ts'
+import { readIfThere, replaceFile, syncFolder } from './durable-file.ts'
 import { AgentError } from './errors.ts'
+import { givenSecretsKey } from './masking/given-secrets.ts'
+
+const KEY = 'agent.key'
+const NEXT_KEY = 'agent.key.next'
+const JOURNAL_KEY = 'journal.key'
 
 const stored = z.object({
   version: z.literal(1),
@@ -27,10 +32,21 @@ export interface Identity {
   readonly bootCounter: number
   /** Random, made at each start: tells a reconnect from a copy with the same counter. */
   readonly bootId: string
+  /** Signs with the key that counts at that moment. */
   readonly key: SigningKey
+  /** The key that follows, from when it is made until the server has accepted it. */
+  readonly nextKey: SigningKey | undefined
+  /** Seals what the journal remembers of given secrets; stays when the agent's key changes. */
+  readonly journalKey: Uint8Array
   readonly pinnedKeys: ReadonlyMap<string, string>
   /** On disk before it counts. */
   pin(keys: ReadonlyMap<string, string>): Promise<void>
+  /** On disk before anybody hears of it; one that is there already stays. */
+  makeNextKey(): Promise<SigningKey>
+  /** From now on the next key is the key. */
+  takeNextKey(): Promise<void>
+  /** When the key was made. */
+  keyMadeAt(): Promise<number>
 }
 
 /** What the folder says about its agent; nothing is changed by asking. */
@@ -50,18 +66,40 @@ export type NewIdentity = Omit<StoredIdentity, 'version' | 'bootCounter'>
 /** Made before enrolment, so that a second try after a crash shows the same key. */
 export async function loadOrMakeKey(dir: string): Promise<SigningKey> {
   await mkdir(dir, { recursive: true, mode: 0o700 })
-  const file = path.join(dir, 'agent.key')
+  return (await loadKey(dir, KEY)) ?? makeKey(dir, KEY)
+}
+
+export function loadNextKey(dir: string): Promise<SigningKey | undefined> {
+  return loadKey(dir, NEXT_KEY)
+}
+
+/** What the journal is sealed with is kept first: it comes from the key that is about to go. */
+export async function makeNextKey(dir: string): Promise<SigningKey> {
+  const journalKey = await loadJournalKey(dir, await loadOrMakeKey(dir))
+  await replaceFile(path.join(dir, JOURNAL_KEY), Buffer.from(journalKey).toString('base64'))
+  return (await loadNextKey(dir)) ?? makeKey(dir, NEXT_KEY)
+}
+
+async function loadKey(dir: string, name: string): Promise<SigningKey | undefined> {
+  const file = path.join(dir, name)
   const pem = await readIfThere(file)
-  if (pem !== undefined) {
-    try {
-      return loadSigningKey(pem)
-    } catch (error) {
-      throw broken(file, error)
-    }
+  try {
+    return pem === undefined ? undefined : loadSigningKey(pem)
+  } catch (error) {
+    throw broken(file, error)
   }
+}
+
+async function makeKey(dir: string, name: string): Promise<SigningKey> {
   const key = makeSigningKey()
-  await replaceFile(file, key.toPem())
+  await replaceFile(path.join(dir, name), key.toPem())
   return key
+}
+
+/** Of the agent's first key, also after that one is gone. */
+async function loadJournalKey(dir: string, key: SigningKey): Promise<Uint8Array> {
+  const kept = await readIfThere(path.join(dir, JOURNAL_KEY))
+  return kept === undefined ? givenSecretsKey(key) : new Uint8Array(Buffer.from(kept, 'base64'))
 }
 
 export async function saveIdentity(dir: string, identity: NewIdentity): Promise<void> {
@@ -72,22 +110,32 @@ export async function saveIdentity(dir: string, identity: NewIdentity): Promise<
 export async function bootIdentity(dir: string): Promise<Identity | undefined> {
   const before = await readIdentity(dir)
   if (!before) return undefined
-  const key = await loadOrMakeKey(dir)
+  const keys = { now: await loadOrMakeKey(dir), next: await loadNextKey(dir) }
   const current = { ...before, bootCounter: before.bootCounter + 1 }
   await write(dir, current)
-  return new FileIdentity(dir, key, current)
+  return new FileIdentity(dir, keys, await loadJournalKey(dir, keys.now), current)
 }
 
 class FileIdentity implements Identity {
   readonly key: SigningKey
+  readonly journalKey: Uint8Array
   readonly bootId = randomBytes(18).toString('base64url')
   readonly #dir: string
+  readonly #keys: Keys
   #stored: StoredIdentity
   #writing: Promise<void> = Promise.resolve()
 
-  constructor(dir: string, key: SigningKey, identity: StoredIdentity) {
+  constructor(dir: string, keys: Keys, journalKey: Uint8Array, identity: StoredIdentity) {
     this.#dir = dir
-    this.key = key
+    this.#keys = keys
+    this.journalKey = journalKey
+    this.key = {
+      get publicKey() {
+        return keys.now.publicKey
+      },
+      sign: (bytes) => keys.now.sign(bytes),
+      toPem: () => keys.now.toPem(),
+    }
     this.#stored = identity
   }
 
@@ -118,6 +166,32 @@ class FileIdentity implements Identity {
     this.#writing = pinned.catch(() => undefined)
     return pinned
   }
+
+  get nextKey(): SigningKey | undefined {
+    return this.#keys.next
+  }
+
+  async makeNextKey(): Promise<SigningKey> {
+    return (this.#keys.next ??= await makeNextKey(this.#dir))
+  }
+
+  async takeNextKey(): Promise<void> {
+    const { next } = this.#keys
+    if (!next) return
+    await rename(path.join(this.#dir, NEXT_KEY), path.join(this.#dir, KEY))
+    await syncFolder(this.#dir)
+    this.#keys.now = next
+    this.#keys.next = undefined
+  }
+
+  async keyMadeAt(): Promise<number> {
+    return (await stat(path.join(this.#dir, KEY))).mtimeMs
+  }
+}
+
+interface Keys {
+  now: SigningKey
+  next: SigningKey | undefined
 }
 
 async function write(dir: string, identity: StoredIdentity): Promise<void> {

@@ -79,6 +79,7 @@ export type SigningContext =
   | 'agent-enrol/1'
   | 'join-token/1'
   | 'agent-key/1'
+  | 'agent-key-accepted/1'
   | 'agent-recipient/1'
   | 'job-report/1'
   | 'agent-event/1'

@@ -149,7 +149,7 @@ function killIfThere(pid: number): void {
   }
 }
 
-describe('an install whose agent lost its machine', { timeout: 120_000 }, () => {
+describe('an install whose agent lost its machine', { timeout: 240_000 }, () => {
   it('goes on with a new agent, restored from what the customer exported while the old one ran', async () => {
     const first = await startAgent('first')
     await stage.untilRun('succeeded')
@@ -240,6 +240,31 @@ describe('a relay between a new agent and its server', { timeout: 120_000 }, () 
     } finally {
       await relay.close()
     }
+  })
+})
+
+describe('an agent that changes its key', { timeout: 240_000 }, () => {
+  it('keeps its install and its audit, and nobody is asked, also when it is killed in the middle', async () => {
+    const agent = await startAgent('agent')
+    const dir = ['--dir', folder('agent')]
+    await stage.untilRun('succeeded')
+    await setSecret('before')
+    expect(await tenon('agent', 'rotate-key', ...dir)).toContain('the key of this agent is now')
+    await setSecret('after')
+    await secretDelivered(2)
+
+    agent.kill('SIGKILL')
+    await agent.exited
+    expect(await tenon('agent', 'rotate-key', ...dir)).toContain('is made')
+    await startAgent('agent')
+    await setSecret('after the kill')
+    await secretDelivered(3)
+    await deploy('api')
+    await stage.untilRun('succeeded')
+    const actions = (await auditOf(stage)).map(({ action }) => action)
+    expect(actions.filter((action) => action === 'agent.key_accepted')).toHaveLength(2)
+    expect(actions).toContain('agent.key_rotated')
+    await tenon('audit', 'verify', '--all')
   })
 })
 

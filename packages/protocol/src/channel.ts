@@ -55,6 +55,7 @@ export const AGENT_EVENTS = [
   'agent.resumed',
   'agent.secret_set',
   'agent.released',
+  'agent.key_rotated',
 ] as const
 
 /**

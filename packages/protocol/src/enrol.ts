@@ -73,6 +73,24 @@ export const enrolled = z.object({
 })
 export type Enrolled = z.infer<typeof enrolled>
 
+/** A new key of an agent, signed by the one before it and by itself. Asked again until the answer came. */
+export const rotateKeyRequest = z.object({
+  /** As `signKeyChange` of core makes it. */
+  change: signedText,
+  /** The agent's recipient, signed by the new key; null where it published none. */
+  recipientSignature: z.base64().max(200).nullable(),
+})
+export type RotateKeyRequest = z.infer<typeof rotateKeyRequest>
+export const rotateKeyResponse = z.object({
+  /** `keyAccepted`, by the key `keyId` of the server, in the context `agent-key-accepted/1`. */
+  accepted: signedText,
+  keys: z.array(keyLink),
+})
+export type RotateKeyResponse = z.infer<typeof rotateKeyResponse>
+
+export const keyAccepted = z.object({ agentId: id, serverId: z.string(), publicKey: z.string() })
+export type KeyAccepted = z.infer<typeof keyAccepted>
+
 /** `tenonjoin.<id>.<secret>.<fingerprint>`: the fingerprint is the SHA-256 of the server's public key, so the first contact is already verified. */
 export interface JoinToken {
   id: string

@@ -51,6 +51,8 @@ export interface Channel {
   send(frame: AgentFrame): boolean
   sendBulk(bytes: Uint8Array): Promise<void>
   readonly isOpen: boolean
+  /** Ends the session that is there; the next one begins as after any other end. */
+  redial(): void
   stop(): Promise<void>
   /** Resolves with the final rejection, or undefined after `stop`. */
   readonly ended: Promise<FinalReject | undefined>
@@ -87,6 +89,10 @@ class ReconnectingChannel implements Channel {
 
   async sendBulk(bytes: Uint8Array): Promise<void> {
     await this.#connection?.sendBulk(bytes)
+  }
+
+  redial(): void {
+    this.#connection?.close('the agent has a new key')
   }
 
   async stop(): Promise<void> {

@@ -272,6 +272,7 @@ describe('a command', () => {
     ['pause'],
     ['resume'],
     ['release'],
+    ['rotate-key'],
     ['jobs stop'],
     ['secret set'],
     ['secret list'],

@@ -6,13 +6,14 @@ import { keygen } from './keygen.ts'
 import { restore } from './restore.ts'
 import { secretList, secretSet } from './secret.ts'
 import { status } from './status.ts'
-import { jobsStop, pause, release, resume } from './switch.ts'
+import { jobsStop, pause, release, resume, rotateKey } from './switch.ts'
 
 const COMMANDS: readonly Command[] = [
   status,
   pause,
   resume,
   release,
+  rotateKey,
   jobsStop,
   secretSet,
   secretList,

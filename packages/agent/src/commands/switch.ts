@@ -60,3 +60,20 @@ export const release: Command = {
     )
   },
 }
+
+export const rotateKey: Command = {
+  words: 'rotate-key',
+  summary: 'change the agent’s own key; the one before vouches for the new one',
+  options: { ...DIR, ...JSON_FLAG },
+  examples: ['tenon agent rotate-key --dir ./agent'],
+  async run(input) {
+    const { key, accepted } = await atDesk(folderOf(rotateKey, input), (desk) => desk.rotateKey())
+    if (input.flag('json')) return print(input.io, JSON.stringify({ key, accepted }))
+    print(
+      input.io,
+      accepted
+        ? `the key of this agent is now ${key}`
+        : `the new key ${key} is made; it counts as soon as the running agent has the server’s word for it`,
+    )
+  },
+}

@@ -13,6 +13,8 @@ export interface OwnerDesk {
   resume(): Promise<Switch>
   /** Gives the agent up: for a day, whoever enrols with a join token made to replace it takes its place. */
   release(): Promise<Released>
+  /** A new key of its own; `accepted` once the server counts on it, which a stopped agent cannot know. */
+  rotateKey(): Promise<RotatedKey>
 }
 
 const time = z.string()
@@ -63,6 +65,9 @@ export type StoppedJob = z.infer<typeof stoppedJob>
 
 export const switchState = z.object({ pausedSince: time.nullable() })
 export type Switch = z.infer<typeof switchState>
+
+export const rotatedKey = z.object({ key: z.string(), accepted: z.boolean() })
+export type RotatedKey = z.infer<typeof rotatedKey>
 
 export const released = z.object({ releasedAt: time })
 export type Released = z.infer<typeof released>

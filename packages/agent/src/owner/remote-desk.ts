@@ -3,7 +3,15 @@ import net from 'node:net'
 import { z } from 'zod'
 import { AGENT_ERROR_CODES, AgentError } from '../errors.ts'
 import { STORE_ERRORS, StoreError } from '../store/store-error.ts'
-import { agentStatus, released, secretEntry, stoppedJob, switchState, type OwnerDesk } from './desk.ts'
+import {
+  agentStatus,
+  released,
+  rotatedKey,
+  secretEntry,
+  stoppedJob,
+  switchState,
+  type OwnerDesk,
+} from './desk.ts'
 
 const ANSWER_WITHIN_MS = 30_000
 
@@ -22,6 +30,7 @@ export function createRemoteDesk(socket: string): OwnerDesk {
     stopJob: (jobId) => ask(stoppedJob, 'POST', `/v1/jobs/${encodeURIComponent(jobId)}/stop`),
     pause: () => ask(switchState, 'POST', '/v1/pause'),
     resume: () => ask(switchState, 'POST', '/v1/resume'),
+    rotateKey: () => ask(rotatedKey, 'POST', '/v1/rotate-key'),
     release: () => ask(released, 'POST', '/v1/release'),
   }
 }

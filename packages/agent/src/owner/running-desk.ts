@@ -3,6 +3,7 @@ import type { Identity } from '../identity.ts'
 import type { JobRunner } from '../job-runner.ts'
 import type { Journal } from '../journal.ts'
 import type { JournalEntry, JournalState } from '../journal-state.ts'
+import type { KeyRotation } from '../key-rotation.ts'
 import type { LogShipper } from '../log-shipper.ts'
 import type { Session } from '../session.ts'
 import type { InstallStore } from '../store/install-store.ts'
@@ -21,6 +22,7 @@ export interface RunningDeskContext {
   runner: JobRunner
   shipper: LogShipper
   session: Session
+  rotation: KeyRotation
   /** Install agents only. */
   store: InstallStore | undefined
   clock: () => number
@@ -28,7 +30,7 @@ export interface RunningDeskContext {
 
 /** The owner's desk inside the running agent. */
 export function createRunningDesk(context: RunningDeskContext): OwnerDesk {
-  const { identity, start, journal, state, events, runner, shipper, session, clock } = context
+  const { identity, start, journal, state, events, runner, shipper, session, rotation, clock } = context
   const store = () => {
     if (!context.store) throw noInstallStore(identity.role)
     return context.store
@@ -61,5 +63,6 @@ export function createRunningDesk(context: RunningDeskContext): OwnerDesk {
       return now
     },
     release: () => releaseAgent(switches),
+    rotateKey: () => rotation.rotate(),
   }
 }

@@ -81,6 +81,8 @@ async function route(desk: OwnerDesk, request: IncomingMessage): Promise<unknown
       return desk.pause()
     case 'POST resume':
       return desk.resume()
+    case 'POST rotate-key':
+      return desk.rotateKey()
     case 'POST release':
       return desk.release()
     default:

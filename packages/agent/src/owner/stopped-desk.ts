@@ -2,11 +2,11 @@ import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { readManifest } from '@tenon/protocol'
-import { signerOf } from '../crypto.ts'
+import { fingerprint, signerOf } from '../crypto.ts'
 import { AgentError } from '../errors.ts'
 import { folderHolder, lockFolder } from '../folder-lock.ts'
 import { EventOutbox } from '../event-outbox.ts'
-import { loadOrMakeKey, readIdentity } from '../identity.ts'
+import { loadOrMakeKey, makeNextKey, readIdentity } from '../identity.ts'
 import { heldState } from '../job-decisions.ts'
 import { Journal, readLines } from '../journal.ts'
 import { applyEntry, emptyState, snapshotEntries, type JournalEntry } from '../journal-state.ts'
@@ -44,7 +44,15 @@ export function createStoppedDesk(folder: AgentFolder): OwnerDesk {
     pause: () => withJournal(folder, pauseAgent),
     resume: () => withJournal(folder, resumeAgent),
     release: () => withJournal(folder, releaseAgent),
+    rotateKey: () => makeKeyHere(folder),
   }
+}
+
+/** The next start of the agent has the server accept it. */
+async function makeKeyHere({ dir }: AgentFolder) {
+  await enrolled(dir)
+  const { publicKey } = await holding(dir, () => makeNextKey(dir))
+  return { key: fingerprint(publicKey), accepted: false }
 }
 
 /** Also of a folder that was restored and whose agent has not started yet. Needs no lock, so that asking never stands in the way of an agent that starts. */

@@ -9,6 +9,7 @@ import {
   KIND_RULES,
   nestManifest,
   openSignedText,
+  readKeyChange,
   signDocument,
   type IdKind,
   type JobManifest,
@@ -30,12 +31,14 @@ import {
   jobReport,
   PRODUCT_VERSION,
   proveRequest,
+  rotateKeyRequest,
   WIRE_VERSION,
   type AgentEvent,
   type AgentFrame,
   type AgentHello,
   type JobReport,
   type Enrolled,
+  type KeyAccepted,
   type ServerFrame,
   type ServerProof,
 } from '@tenon/protocol'
@@ -66,6 +69,10 @@ export class ContractServer {
   readonly logs = new Map<string, Buffer>()
   sessions = 0
   agentPublicKey = ''
+  readonly #earlierKeys: string[] = []
+  /** What becomes of a new key of the agent: `lost` is taken, but the agent never hears of it. */
+  keyAnswer: 'given' | 'lost' | 'none' = 'given'
+  keyAcceptedAs: Partial<KeyAccepted> = {}
   /** Overrides, each for the part it names. */
   onOpen: ((socket: WebSocket, frame: Of<'open'>) => void) | undefined
   onHello: ((hello: Of<'hello'>) => Partial<Welcome> | undefined) | undefined
@@ -162,7 +169,10 @@ export class ContractServer {
     return flatManifest(nested(manifest as unknown as JobManifest)) as JobManifest
   }
 
-  #signText(context: 'server-proof/1' | 'server-enrolled/1', value: object): SignedDocument {
+  #signText(
+    context: 'server-proof/1' | 'server-enrolled/1' | 'agent-key-accepted/1',
+    value: object,
+  ): SignedDocument {
     return signDocument(context, value, this.current.link.keyId, this.current.key.sign)
   }
 
@@ -243,6 +253,22 @@ export class ContractServer {
       const given: Enrolled = { agentId, serverId, role, installId, publicKey, nonce, at, ...this.enrolledAs }
       return reply(200, { enrolled: this.#signText('server-enrolled/1', given), keys })
     }
+    if (request.url === '/agent/v1/rotate-key') {
+      if (this.keyAnswer === 'none') return void response.destroy()
+      const change = readKeyChange(rotateKeyRequest.parse(JSON.parse(text)).change, verify)
+      const isNew = change?.previous === this.agentPublicKey
+      if (!change || (!isNew && change.publicKey !== this.agentPublicKey)) return reply(409, {})
+      if (isNew) this.#earlierKeys.push(this.agentPublicKey)
+      this.agentPublicKey = change.publicKey
+      if (this.keyAnswer === 'lost') return void response.destroy()
+      const accepted: KeyAccepted = {
+        agentId: this.agentId,
+        serverId,
+        publicKey: change.publicKey,
+        ...this.keyAcceptedAs,
+      }
+      return reply(200, { accepted: this.#signText('agent-key-accepted/1', accepted), keys })
+    }
     reply(404, {})
   }
 
@@ -284,7 +310,8 @@ export class ContractServer {
   }
 
   #opened(context: SigningContext, document: SignedDocument): unknown {
-    if (!isSignedBy(context, document, this.agentPublicKey, verify))
+    const keys = [this.agentPublicKey, ...(context === 'agent-event/1' ? this.#earlierKeys : [])]
+    if (!keys.some((key) => isSignedBy(context, document, key, verify)))
       this.problems.push(`the signature of ${context}`)
     return JSON.parse(document.text)
   }

@@ -1,5 +1,5 @@
 import type { SealedEntry, SignedHead } from '@tenon/core'
-import { keyLink, sealedEntry, signedHead } from '@tenon/protocol'
+import { keyLink, sealedEntry, signedHead, signedText } from '@tenon/protocol'
 import { createReadStream } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { z } from 'zod'
@@ -11,7 +11,9 @@ const exportHeader = z.object({
   format: z.literal('tenon-audit-export/1'),
   serverId: z.string(),
   keys: z.array(keyLink),
-  agents: z.array(z.object({ agentId: z.string(), publicKey: z.string() })),
+  agents: z.array(
+    z.object({ agentId: z.string(), publicKey: z.string(), keyChanges: z.array(signedText).default([]) }),
+  ),
 })
 export type ExportHeader = z.infer<typeof exportHeader>
 

@@ -14,7 +14,8 @@ import { sha256, verifyEd25519 } from '../crypto.ts'
 
 export interface ChainKeys {
   server: ReadonlyMap<string, string>
-  agents: ReadonlyMap<string, string>
+  /** All that each agent has had. */
+  agents: ReadonlyMap<string, readonly string[]>
 }
 
 export type ChainProblem =
@@ -83,22 +84,22 @@ function checkSignedHead(chain: string, signed: SignedHead, keys: ChainKeys): Ch
 /** What an agent did is signed by the agent: the server cannot have made it up. */
 function checkAgentWord(
   sealed: SealedEntry,
-  agents: ReadonlyMap<string, string>,
+  agents: ReadonlyMap<string, readonly string[]>,
 ): 'none' | 'ok' | ChainProblem {
   const entry = parseEntry(sealed.body)
   const signed = entry && agentWordOf(entry)
   if (!signed) return 'none'
   const { seq } = sealed
   const { agentId, bytes, signature } = signed
-  const key = agents.get(agentId)
-  if (key === undefined) {
+  const keys = agents.get(agentId)
+  if (keys === undefined) {
     return {
       seq,
       code: 'unknown_agent',
       message: `entry ${seq} holds a word of the unknown agent ${agentId}`,
     }
   }
-  if (verifyEd25519(key, bytes, signature)) return 'ok'
+  if (keys.some((key) => verifyEd25519(key, bytes, signature))) return 'ok'
   return {
     seq,
     code: 'bad_agent_signature',

@@ -101,6 +101,12 @@ const OWN_COMMANDS: readonly OwnCommand[] = [
     examples: ['tenon agent release --dir ./agent'],
   },
   {
+    name: 'rotate-key',
+    description: 'change the own key of the agent of a folder',
+    usage: '--dir DIR',
+    examples: ['tenon agent rotate-key --dir ./agent'],
+  },
+  {
     name: 'jobs',
     description: 'stop a job on the customer’s side',
     usage: 'stop JOB --dir DIR',

@@ -1,3 +1,4 @@
+import { agentKeys } from '@tenon/core'
 import type { CallOutput, Client } from '@tenon/protocol'
 import { resolve } from 'node:path'
 import { chainId } from '../audit/chain-id.ts'
@@ -11,7 +12,7 @@ import {
 } from '../audit/known-servers.ts'
 import { readChain } from '../audit/read-chain.ts'
 import { recognise } from '../audit/recognise.ts'
-import { createChainVerifier, type ChainVerdict } from '../audit/verify-chain.ts'
+import { createChainVerifier, type ChainKeys, type ChainVerdict } from '../audit/verify-chain.ts'
 import type { Cli } from '../cli.ts'
 import { knownFiles } from '../config/resolve.ts'
 import { usageError } from '../errors.ts'
@@ -19,6 +20,7 @@ import { EXIT } from '../exit-codes.ts'
 import { plain } from '../output/clean.ts'
 import { withProgress } from '../output/progress.ts'
 import { plural } from '../output/words.ts'
+import { verifyEd25519 } from '../crypto.ts'
 
 interface Options {
   all?: true | undefined
@@ -44,10 +46,11 @@ async function verifyServer(cli: Cli, given: string | undefined, repin: boolean)
   const gone = Object.keys(known.heads).filter((id) => !listed.chains.some((c) => c.chain === id))
   const wanted =
     given === undefined ? [...listed.chains.map((c) => c.chain), ...gone] : [await chainId(client, given)]
+  const keys = keysOf(known, listed.agents)
   const verdicts: ChainVerdict[] = []
   for (const id of wanted) {
     const head = listed.chains.find((c) => c.chain === id)
-    verdicts.push(await verifyOne(cli, client, id, { known, listed: head }))
+    verdicts.push(await verifyOne(cli, client, id, { known, keys, listed: head }))
   }
   for (const message of changedAgents) {
     verdicts[0]?.problems.push({ seq: 0, code: 'unknown_agent', message })
@@ -65,10 +68,10 @@ async function verifyOne(
   cli: Cli,
   client: Client,
   chain: string,
-  seen: { known: KnownServer; listed: Listed },
+  seen: { known: KnownServer; keys: ChainKeys; listed: Listed },
 ): Promise<ChainVerdict> {
-  const { known, listed } = seen
-  const verifier = createChainVerifier(chain, keysOf(known), keptHead(known, chain))
+  const { known, keys, listed } = seen
+  const verifier = createChainVerifier(chain, keys, keptHead(known, chain))
   if (listed) verifier.signedHead(listed)
   // A chain that was there and is not listed any more has nothing to read: the kept head says what is missing.
   const isGone = !listed && keptHead(known, chain) !== undefined
@@ -85,17 +88,23 @@ async function verifyOne(
   return verifier.end()
 }
 
-function keysOf(known: KnownServer) {
-  return { server: new Map(Object.entries(known.keys)), agents: new Map(Object.entries(known.agents)) }
+/** From the key by which this machine knows an agent, along the changes of keys that both keys signed. */
+function keysOf(known: KnownServer, agents: ExportHeader['agents']): ChainKeys {
+  const changes = new Map(agents.map((agent) => [agent.agentId, agent.keyChanges]))
+  const all = Object.entries(known.agents).map(([id, key]): [string, string[]] => [
+    id,
+    agentKeys(id, key, changes.get(id) ?? [], verifyEd25519),
+  ])
+  return { server: new Map(Object.entries(known.keys)), agents: new Map(all) }
 }
 
-/** Takes in agents not seen before; a known one with another key is named. */
+/** Takes in agents not seen before; one with a key to which no change leads from the known one is named. */
 function learnAgents(known: KnownServer, agents: ExportHeader['agents']): string[] {
   const changed: string[] = []
-  for (const { agentId, publicKey } of agents) {
+  for (const { agentId, publicKey, keyChanges } of agents) {
     const before = Object.hasOwn(known.agents, agentId) ? known.agents[agentId] : undefined
     if (before === undefined) known.agents[agentId] = publicKey
-    else if (before !== publicKey)
+    else if (!agentKeys(agentId, before, keyChanges, verifyEd25519).includes(publicKey))
       changed.push(`the server shows another key of agent ${agentId} than before`)
   }
   return changed
@@ -114,9 +123,9 @@ async function verifyFile(cli: Cli, given: string | undefined, path: string): Pr
   const changedAgents = learnAgents(trusted, header.agents)
   const wanted = given === undefined ? undefined : new Set([given])
   const verifiers = new Map<string, ReturnType<typeof createChainVerifier>>()
+  const keys = keysOf(trusted, header.agents)
   const verifierOf = (chain: string) => {
-    const found =
-      verifiers.get(chain) ?? createChainVerifier(chain, keysOf(trusted), keptHead(trusted, chain))
+    const found = verifiers.get(chain) ?? createChainVerifier(chain, keys, keptHead(trusted, chain))
     verifiers.set(chain, found)
     return found
   }

@@ -1,4 +1,4 @@
-import { sealEntry, type SealedEntry } from '@tenon/core'
+import { sealEntry, signKeyChange, type SealedEntry, type SignedText } from '@tenon/core'
 import { mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -29,6 +29,7 @@ let world: {
   keyId: string
   keys: ReturnType<typeof rootLink>[]
   agentKey: Signer
+  keyChanges: SignedText[]
   chains: Map<string, SealedEntry[]>
 }
 
@@ -41,6 +42,7 @@ beforeEach(async () => {
     keyId: KEY,
     keys: [rootLink(KEY, key)],
     agentKey,
+    keyChanges: [],
     chains: new Map([
       ['server', sealChain('server', [fact(1), fact(2), fact(3)])],
       [CHAIN, sealChain(CHAIN, [fact(1), reportFact(AGENT, agentKey), fact(3), fact(4), fact(5)])],
@@ -52,7 +54,7 @@ beforeEach(async () => {
     'installs.get': () => install(),
     'audit.chains': () => ({
       chains: [...world.chains.keys()].map(headOf),
-      agents: [{ agentId: AGENT, publicKey: world.agentKey.publicKey }],
+      agents: [{ agentId: AGENT, publicKey: world.agentKey.publicKey, keyChanges: world.keyChanges }],
     }),
     'audit.entries': ({ params, query }) => {
       const chain = params['chain']!
@@ -116,6 +118,27 @@ describe('a chain that nobody touched', () => {
     world.keys.push(vouchedLink(NEXT_KEY, next, { keyId: KEY, key: world.key }))
     Object.assign(world, { key: next, keyId: NEXT_KEY })
     expect((await verify()).code).toBe(0)
+  })
+
+  it('verifies after an agent’s key was changed, also what the key before signed, wherever it is seen first', async () => {
+    const next = createSigner()
+    const change = signKeyChange(AGENT, world.agentKey, next)
+    const grow = () =>
+      tamper(CHAIN, (entries) => {
+        const { seq, hash } = entries.at(-1)!
+        return [...entries, sealEntry({ chain: CHAIN, seq, hash }, reportFact(AGENT, next), AT, sha256)]
+      })
+    await verify()
+    grow()
+    Object.assign(world, { agentKey: next, keyChanges: [change] })
+    expect(await verify('acme')).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('2 signed') as string,
+    })
+    home = await createHome()
+    expect((await verify()).code).toBe(0)
+    world.keyChanges = []
+    expect((await verify()).code).toBe(1)
   })
 })
 

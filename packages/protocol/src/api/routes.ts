@@ -1,5 +1,6 @@
 import { AGENT_ROLES, USER_ROLES } from '@tenon/core'
 import { z } from 'zod'
+import { signedText } from '../enrol.ts'
 import { keyLink } from '../enrol.ts'
 import { buildableName, digest, id, name, text } from '../scalars.ts'
 import { app } from './app.ts'
@@ -212,7 +213,8 @@ export const routes = {
     summary: 'Every audit chain with its signed head.',
     response: z.object({
       chains: z.array(view.signedHead),
-      agents: z.array(z.object({ agentId: id, publicKey: z.string() })),
+      /** With each later key that it took, signed by the one before it and by itself. */
+      agents: z.array(z.object({ agentId: id, publicKey: z.string(), keyChanges: z.array(signedText) })),
     }),
   }),
   'audit.entries': route({

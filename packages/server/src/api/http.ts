@@ -1,6 +1,7 @@
 import {
   enrolRequest,
   proveRequest,
+  rotateKeyRequest,
   routes,
   type ProveRequest,
   type Route,
@@ -22,6 +23,7 @@ import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import { enrolAgent } from '../operations/enrol.ts'
 import { proveServer } from '../operations/prove-server.ts'
+import { rotateAgentKey } from '../operations/rotate-agent-key.ts'
 import { answerError, answerNotFound } from './answer-error.ts'
 import { appHandlers } from './apps.ts'
 import { artifactHandlers } from './artifacts.ts'
@@ -138,7 +140,7 @@ function addRoute(app: FastifyInstance, context: Context, name: RouteName): void
   })
 }
 
-/** What an agent may call before it has an identity. */
+/** What an agent may call without a session: every word is signed, or writes nothing. */
 function addAgentRoutes(app: FastifyInstance, context: Context): void {
   const limited = {
     config: { rateLimit: { max: Math.max(60, Math.floor(context.config.rateLimitPerMinute / 2)) } },
@@ -148,6 +150,10 @@ function addAgentRoutes(app: FastifyInstance, context: Context): void {
   )
   app.post('/agent/v1/enrol', { ...limited, schema: { body: enrolRequest, hide: true } }, async (request) =>
     enrolAgent(context, request.body as never),
+  )
+  const rotation = { ...limited, schema: { body: rotateKeyRequest, hide: true } }
+  app.post('/agent/v1/rotate-key', rotation, async (request) =>
+    rotateAgentKey(context, request.body as never),
   )
 }
 

@@ -8,6 +8,7 @@ import { actorOf } from '../operations/actor.ts'
 import { chainOf } from '../operations/audit-chains.ts'
 import { createJoinToken } from '../operations/join-tokens.ts'
 import { signArtifactsAgain } from '../operations/sign-artifacts-again.ts'
+import { keyChangesOf } from '../store/agent-keys.ts'
 import type { Db } from '../store/database.ts'
 import type { Database } from '../store/schema.ts'
 import { anyOf } from '../store/statements.ts'
@@ -89,9 +90,17 @@ export const serverHandlers = {
   'audit.chains': async ({ context }) => {
     const heads = await context.db.selectFrom('audit_head').selectAll().orderBy('chain').execute()
     const agents = await context.db.selectFrom('agent').select(['id', 'public_key']).execute()
+    const changes = await keyChangesOf(
+      context.db,
+      agents.map(({ id }) => id),
+    )
     return {
       chains: heads.map((head) => signHead(context, head)),
-      agents: agents.map((a) => ({ agentId: a.id, publicKey: a.public_key })),
+      agents: agents.map((a) => ({
+        agentId: a.id,
+        publicKey: a.public_key,
+        keyChanges: changes.get(a.id) ?? [],
+      })),
     }
   },
   'audit.entries': async ({ context, params, query }) => {

@@ -101,7 +101,7 @@ async function jobFinished(
     return session.reject('bad_frame', 'this is no report of that job')
   if (report.agentId !== session.agentId) return session.reject('bad_frame', 'a report names another agent')
   session.dispatcher.heard(report.jobId)
-  const agent = { id: session.agentId, publicKey: session.publicKey, installId: session.installId }
+  const agent = { id: session.agentId, publicKeys: session.publicKeys, installId: session.installId }
   const verdict = await sessions.desk.finish({ agent, report, signed: frame.report })
   if (!verdict.settled) return session.reject('bad_signature', verdict.message)
   session.dispatcher.release(report.jobId)
@@ -146,7 +146,8 @@ async function agentEvent(
 ): Promise<void> {
   const event = eventSchema.safeParse(parseDocument(signed.text)).data
   if (!event) return session.reject('bad_frame', 'this is no event')
-  if (event.agentId !== session.agentId || !isSignedBy('agent-event/1', signed, session.publicKey, verify))
+  const isOwn = session.publicKeys.some((key) => isSignedBy('agent-event/1', signed, key, verify))
+  if (event.agentId !== session.agentId || !isOwn)
     return session.reject('bad_signature', 'an event is not signed by this agent')
   const { heads } = await transactWithHeads(context, async (tx) => {
     const moved = await tx.db

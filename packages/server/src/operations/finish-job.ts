@@ -17,7 +17,7 @@ import { startedFact, startJobs, type Started } from './start-jobs.ts'
 
 /** An agent's signed word on how a job ended. */
 export interface Finished {
-  agent: { id: string; publicKey: string; installId: string | null }
+  agent: { id: string; publicKeys: readonly string[]; installId: string | null }
   report: JobReport
   /** What was signed, of which `report` is what is known here. */
   signed: SignedDocument
@@ -96,7 +96,9 @@ function leaseOf({ agentId, jobId, fence }: { agentId: string; jobId: string; fe
 
 async function isSigned({ agent, signed }: Finished): Promise<boolean> {
   if (!isExactDocument(signed)) return false
-  return verifyApart(agent.publicKey, documentBytes('job-report/1', signed.text), signed.signature)
+  const bytes = documentBytes('job-report/1', signed.text)
+  for (const key of agent.publicKeys) if (await verifyApart(key, bytes, signed.signature)) return true
+  return false
 }
 
 function isStale({ agent, report }: Finished, job: LockedJob): boolean {

@@ -12,6 +12,7 @@ import type { AgentHello, RejectCode } from '@tenon/protocol'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
+import { agentKeysOf } from '../store/agent-keys.ts'
 import { knownJobs } from '../store/jobs.ts'
 import { leaseFromNow } from '../store/leases.ts'
 import { transact, type Tx } from '../store/transaction.ts'
@@ -25,7 +26,8 @@ export interface OpenedSession {
   role: AgentRole
   installId: string | null
   pool: string
-  publicKey: string
+  /** The one it has now first: what waited for a session may be signed by one before it. */
+  publicKeys: string[]
   verdicts: Reconciliation['verdicts']
   /** Jobs of the inventory that count against the slots. */
   held: string[]
@@ -91,8 +93,12 @@ async function openAll(context: Context, tx: Tx, openings: readonly Opening[]): 
     accepted.flatMap(({ agent }) => agent.install_id ?? []),
   )
   const heads = await checkAuditHeads(context, tx, accepted)
+  const keys = await agentKeysOf(
+    tx.db,
+    accepted.map(({ agent }) => agent),
+  )
   return judged.map((one) =>
-    'agent' in one ? { ok: true, session: sessionOf(one, inventories.get(one.agent.id)!, heads) } : one,
+    'agent' in one ? { ok: true, session: sessionOf(one, inventories.get(one.agent.id)!, heads, keys) } : one,
   )
 }
 
@@ -100,6 +106,7 @@ function sessionOf(
   { agent, hello, sessionId }: Accepted,
   { verdicts }: Reconciliation,
   heads: ReadonlyMap<string, AuditHead>,
+  keys: ReadonlyMap<string, string[]>,
 ): OpenedSession {
   const waiting = new Set(heldOf(hello))
   return {
@@ -107,7 +114,7 @@ function sessionOf(
     role: agent.role,
     installId: agent.install_id,
     pool: agent.pool,
-    publicKey: agent.public_key,
+    publicKeys: keys.get(agent.id) ?? [],
     verdicts,
     held: verdicts.filter((v) => v.verdict !== 'forget' && !waiting.has(v.jobId)).map((v) => v.jobId),
     auditHead: heads.get(agent.install_id ?? '') ?? null,
