@@ -20,7 +20,7 @@ export async function bareProcess(dir: string, program: string[]): Promise<BareR
     mkdirSync(workFolder, { recursive: true })
     const tools = toolFolders([process.execPath, ...program.slice(1)])
     const env = { PATH: '/usr/local/bin:/usr/bin:/bin', HOME: workFolder }
-    const confinement = { workFolder, tools, mounts: [], network: 'egress' as const, env }
+    const confinement = { workFolder, tools, mounts: [], hasOwnNetwork: false, env }
     const walls = 'program' in found ? [found.program, ...bubblewrapArguments(confinement), '--'] : []
     const [command = '', ...args] = [...walls, ...program]
     const child = spawn(command, args, { cwd: workFolder, env, stdio: ['ignore', 'pipe', 'pipe'] })

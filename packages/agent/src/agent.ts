@@ -1,5 +1,5 @@
 import { createSecretSource } from './absent-secrets.ts'
-import { mkdir, readFile } from 'node:fs/promises'
+import { mkdir } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { PRODUCT_VERSION, type AgentFrame } from '@tenon/protocol'
@@ -8,6 +8,7 @@ import { createChannel, type Channel, type FinalReject } from './channel/channel
 import type { HelloContent } from './channel/handshake.ts'
 import { capacityOf, type AgentConfig } from './config.ts'
 import { CredentialDesk } from './credentials.ts'
+import { openEgress, type Egress } from './egress/settings.ts'
 import { enrol } from './enrol.ts'
 import { AgentError, messageOf } from './errors.ts'
 import { signerOf } from './crypto.ts'
@@ -22,6 +23,7 @@ import { serveJobApi } from './job-api/server.ts'
 import { prepareCertificate } from './job-api/tls.ts'
 import { chooseFolder, makePrivateFolder, prepareSocket } from './job-api/socket-folder.ts'
 import { createJobDesk } from './job-desk.ts'
+import { readTokenFile } from './join-token.ts'
 import { JobRunner } from './job-runner.ts'
 import { jobSpecSettings } from './job-spec.ts'
 import { Journal } from './journal.ts'
@@ -113,10 +115,11 @@ class RunningAgent implements Agent {
     const { journal, state } = await this.#openJournal()
     const socket = await prepareSocket(config.dir, os.tmpdir(), runtime.jobGroup)
     const secure = await this.#prepareSecureApi()
+    const egress = await openEgress(config, this.#log)
 
     let channel: Channel | undefined
     const send = (frame: AgentFrame) => channel?.send(frame) ?? false
-    const parts = this.#assemble(identity, journal, state, { socket, secure }, send, () => channel)
+    const parts = this.#assemble(identity, journal, state, { socket, secure, egress }, send, () => channel)
     const { runner, events, credentials } = parts
     this.#cleanups.push(
       () => runner.leave(),
@@ -130,6 +133,7 @@ class RunningAgent implements Agent {
     })
     await runner.recover()
     const deskContext = {
+      egress: egress.settings,
       config,
       identity,
       journal,
@@ -149,6 +153,7 @@ class RunningAgent implements Agent {
         const life = runner.authenticate(token)
         return life && createJobDesk(deskContext, life)
       },
+      relay: egress.relay,
       log: this.#log,
     })
     this.#cleanups.push(() => api.close())
@@ -187,7 +192,7 @@ class RunningAgent implements Agent {
     identity: Identity,
     journal: Journal<JournalEntry>,
     state: JournalState,
-    api: { socket: string; secure: SecureApi | undefined },
+    api: { socket: string; secure: SecureApi | undefined; egress: Egress },
     send: (frame: AgentFrame) => boolean,
     channel: () => Channel | undefined,
   ) {
@@ -231,6 +236,7 @@ class RunningAgent implements Agent {
       spec: {
         ...jobSpecSettings(config, runtime.name),
         apiSocket: api.socket,
+        egress: api.egress.settings,
         remoteApi: api.secure && { url: api.secure.url, ca: api.secure.certificate.cert },
       },
       givenKey: identity.journalKey,
@@ -384,17 +390,4 @@ interface SecureApi {
   host: string
   port: number
   certificate: OwnCertificate
-}
-
-async function readTokenFile(file: string): Promise<string> {
-  try {
-    return await readFile(file, 'utf8')
-  } catch (cause) {
-    throw new AgentError(
-      'bad_config',
-      `The join token's file ${file} cannot be read.`,
-      'Check the path and who may read it.',
-      { cause },
-    )
-  }
 }

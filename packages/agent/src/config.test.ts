@@ -88,9 +88,11 @@ describe('the kubernetes runtime', () => {
       KUBERNETES_SERVICE_HOST: '10.0.0.1',
       KUBERNETES_SERVICE_PORT: '443',
       TENON_KUBERNETES_SERVICE_ACCOUNTS: 'deploy=cloud-admin, action=reader,',
-      TENON_JOB_NETWORKS: 'action=internal,logs=none',
+      TENON_JOB_NETWORKS: 'action=cluster,logs=none',
     }
-    expect(readConfig(flags, told, '/opt').networks).toEqual({ action: 'internal', logs: 'none' })
+    const { networks, outdated } = readConfig(flags, told, '/opt')
+    expect(networks).toEqual({ action: 'cluster', logs: 'internal' })
+    expect(outdated).toEqual([expect.stringContaining('none, which is now called internal')])
     expect(readConfig(flags, told, '/opt').kubernetes).toMatchObject({
       kubeconfig: undefined,
       serviceHost: '10.0.0.1',
@@ -109,7 +111,10 @@ describe('the kubernetes runtime', () => {
     [{ TENON_JOB_API_LISTEN: 'nowhere' }, /address and a port/],
     [{ TENON_JOB_IMAGE: `sha256:${'a'.repeat(64)}` }, /by digest/],
     [{ TENON_KUBERNETES_SERVICE_ACCOUNTS: 'cook=x' }, /KIND=ACCOUNT/],
-    [{ TENON_JOB_NETWORKS: 'deploy=some' }, /TENON_JOB_NETWORKS must be KIND=none\|internal\|egress/],
+    [
+      { TENON_JOB_NETWORKS: 'deploy=some' },
+      /TENON_JOB_NETWORKS must be KIND=internal\|cluster\|egress\|open/,
+    ],
   ])('refuses %o', (more, message) => {
     expect(() => readConfig(flags, { ...env, ...more }, '/opt')).toThrow(message)
   })

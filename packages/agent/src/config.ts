@@ -1,12 +1,11 @@
 import os from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
-import type { Capacity, JobKind } from '@tenon/core'
+import { NETWORK_MODES, type Capacity, type JobKind, type NetworkMode } from '@tenon/core'
 import { z } from 'zod'
 import { byKind, type KindSetting } from './config-kinds.ts'
 import { AgentError } from './errors.ts'
 import { kubernetesConfig, kubernetesFields, type KubernetesConfig } from './config-kubernetes.ts'
-import { JOB_NETWORKS, type JobNetwork } from './runtime/runtime.ts'
 import type { ProxySettings } from './proxy.ts'
 import type { RegistrySettings } from './registry-access.ts'
 
@@ -21,8 +20,12 @@ export interface AgentConfig {
   docker?: DockerSettings | undefined
   /** Set when the runtime is `kubernetes`. */
   kubernetes?: KubernetesConfig | undefined
-  /** What each kind of job may reach; `egress` unless told. */
-  networks?: Partial<Record<JobKind, JobNetwork>> | undefined
+  /** The most that each kind of job may reach, whatever its manifest says. */
+  networks?: Partial<Record<JobKind, NetworkMode>> | undefined
+  /** Files of authorities that this machine trusts besides the usual ones; its jobs trust them too. */
+  authorityFiles?: string[] | undefined
+  /** Settings that still work and should be written otherwise, a sentence each. */
+  outdated?: string[] | undefined
   slots: number
   /** What jobs may use together; without it only `slots` bounds them. */
   capacity?: Omit<Capacity, 'slots'> | undefined
@@ -63,10 +66,11 @@ export interface DockerSettings {
 const CPU_OVERCOMMIT = 4
 const DAY_MS = 86_400_000
 
-const NETWORKS: KindSetting<JobNetwork> = {
+/** `none` is how `internal` was once spelled. */
+const NETWORKS: KindSetting<NetworkMode | 'none'> = {
   variable: 'TENON_JOB_NETWORKS',
-  form: JOB_NETWORKS.join('|'),
-  isValue: (text): text is JobNetwork => JOB_NETWORKS.some((known) => known === text),
+  form: NETWORK_MODES.join('|'),
+  isValue: (text): text is NetworkMode | 'none' => ['none', ...NETWORK_MODES].includes(text),
 }
 
 const DOCKER_SOCKETS = ['/var/run/docker.sock', '/run/podman/podman.sock']
@@ -164,7 +168,8 @@ export function readConfig(argv: string[], env: Environment, programs: string): 
     docker: value.runtime === 'docker' ? dockerSettings(value, env) : undefined,
     kubernetes:
       value.runtime === 'kubernetes' ? kubernetesConfig(value, jobImageOf(value), env, bad) : undefined,
-    networks: byKind(value.jobNetworks ?? '', NETWORKS, bad),
+    ...networkSettings(value.jobNetworks),
+    authorityFiles: [env['NODE_EXTRA_CA_CERTS'], env['SSL_CERT_FILE']].filter(isGiven),
     slots: value.slots,
     capacity: givenCapacity(value),
     registry:
@@ -191,6 +196,18 @@ export function readConfig(argv: string[], env: Environment, programs: string): 
     clockSkewMs: value.clockSkewSeconds * 1000,
     maxKeyAgeMs: value.rotateKeyDays > 0 ? value.rotateKeyDays * DAY_MS : undefined,
   }
+}
+
+function networkSettings(given: string | undefined): Pick<AgentConfig, 'networks' | 'outdated'> {
+  const told = Object.entries(byKind(given ?? '', NETWORKS, bad))
+  const networks = told.map(([kind, mode]) => [kind, mode === 'none' ? 'internal' : mode] as const)
+  const isOutdated = told.some(([, mode]) => mode === 'none')
+  const warning = 'TENON_JOB_NETWORKS says none, which is now called internal and read as that.'
+  return { networks: Object.fromEntries(networks), outdated: isOutdated ? [warning] : [] }
+}
+
+function isGiven(text: string | undefined): text is string {
+  return text !== undefined && text !== ''
 }
 
 function pathList(given: string | undefined): string[] {

@@ -9,7 +9,9 @@ export async function describeRuntime(
   config: AgentConfig,
   log: Logger,
 ): Promise<RuntimeInfo> {
-  const { confinement, warnings } = await runtime.describe()
+  const described = await runtime.describe()
+  const { confinement } = described
+  const warnings = [...described.warnings, ...(config.outdated ?? [])]
   for (const warning of warnings) log.warn({ runtime: runtime.name }, warning)
   const clipped = warnings.slice(0, 20).map((warning) => warning.slice(0, 500))
   const { interactiveSlots, memoryBytes, cpus } = capacityOf(config)

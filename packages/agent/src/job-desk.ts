@@ -1,8 +1,12 @@
+import type { JobManifest } from '@tenon/core'
 import { jobOutputs, type AgentFrame, type JobContext, type JobCredential } from '@tenon/protocol'
 import type { z } from 'zod'
 import type { createSecretSource } from './absent-secrets.ts'
 import type { AgentConfig } from './config.ts'
 import type { CredentialDesk } from './credentials.ts'
+import { targetsIn } from './egress/decide.ts'
+import { rulesFor, type EgressSettings } from './egress/job-egress.ts'
+import type { Target } from './egress/target.ts'
 import type { Identity } from './identity.ts'
 import type { JobDesk } from './job-api/route.ts'
 import type { JobLife } from './job-life.ts'
@@ -29,6 +33,7 @@ export interface JobDeskContext {
   /** Of the same store. */
   secretOf: ReturnType<typeof createSecretSource> | undefined
   stateLockHolder: (component: string) => JobLife | undefined
+  egress: EgressSettings
   /** Of the runtime, where it has them. */
   services: Services | undefined
   send: (frame: AgentFrame) => boolean
@@ -44,6 +49,11 @@ export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
     ...id,
     manifest,
     manifestText: life.record.document.text,
+    egress: {
+      jobId: id.jobId,
+      rules: rulesFor(manifest, context.egress),
+      outputs: () => outputTargets(store, manifest),
+    },
     terraform: store && createTerraformDesk({ journal, store, stateLockHolder }, life),
     services: store && services && createServiceDesk({ services, registry: config.registry }, manifest),
     context: (waitMs) => jobContextOf(context, life, waitMs),
@@ -141,6 +151,22 @@ function secretsOf(credential: JobCredential): string[] {
 
 function sensitiveTexts(outputs: z.infer<typeof jobOutputs>): string[] {
   return Object.values(outputs).flatMap(({ sensitive, value }) => (sensitive ? textsOf(value) : []))
+}
+
+/** Addresses among the outputs of other components that the manifest lets the job read. */
+async function outputTargets(store: InstallStore | undefined, manifest: JobManifest): Promise<Target[]> {
+  const named = manifest.operations.flatMap(({ config }) => {
+    const list = config['dependencies']
+    return Array.isArray(list) ? list.filter((each): each is string => typeof each === 'string') : []
+  })
+  const texts = await Promise.all(
+    [...new Set(named)].map(async (component) => store?.get('output', component)),
+  )
+  return texts.flatMap((bytes) => {
+    const text = decode(bytes)
+    if (text === undefined) return []
+    return targetsIn(Object.values(jobOutputs.parse(JSON.parse(text))).map(({ value }) => value))
+  })
 }
 
 function decode(bytes: Uint8Array | undefined): string | undefined {

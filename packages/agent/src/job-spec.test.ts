@@ -1,10 +1,14 @@
 import { describe, expect, it } from 'vitest'
-import type { JobManifest } from '@tenon/core'
+import { defaultNetwork, type JobKind, type JobManifest } from '@tenon/core'
 import { buildJobSpec } from './job-spec.ts'
+import { egressOf } from './testing/agent-config.ts'
 
 const limits = { memoryBytes: 1, cpus: 1, pids: 1, timeoutSeconds: 1, graceSeconds: 1 }
-const manifest = (kind: string) =>
-  ({ jobId: 'j', fence: 1, kind, limits, operations: [] }) as unknown as JobManifest
+const manifest = (kind: JobKind, plugins = ['script']) => {
+  const operations = plugins.map((name) => ({ plugin: { name } }) as JobManifest['operations'][number])
+  const network = defaultNetwork(kind, operations)
+  return { jobId: 'j', fence: 1, kind, limits, network, operations } as unknown as JobManifest
+}
 const settings = {
   node: '/usr/bin/node',
   programs: '/opt/tenon',
@@ -16,6 +20,7 @@ const settings = {
   agentDir: '/var/lib/tenon',
   isContainer: true,
   isFake: false,
+  egress: egressOf({}),
 }
 
 describe('what a job gets', () => {
@@ -38,9 +43,67 @@ describe('what a job gets', () => {
     expect(buildJobSpec(manifest('sync'), 'token', cluster)).not.toHaveProperty('serviceAccount')
   })
 
-  it('is the network that its kind may use, and all of it unless told', () => {
-    const limited = { ...settings, networks: { action: 'none', deploy: 'internal' } as const }
-    const networkOf = (kind: string) => buildJobSpec(manifest(kind), 'token', limited).network
-    expect(['action', 'deploy', 'sync'].map(networkOf)).toEqual(['none', 'internal', 'egress'])
+  const network = (kind: JobKind, changes: object = {}, plugins = ['script']) => {
+    const given = { ...settings, ...changes }
+    const { env, ownNetwork, network: mode } = buildJobSpec(manifest(kind, plugins), 'token', given)
+    return { mode, own: ownNetwork?.env, isDemanded: ownNetwork?.isDemanded, env }
+  }
+
+  it('is a network of its own for a sync, in which server and registry answer as they do on the machine', () => {
+    expect(network('sync')).toMatchObject({
+      mode: 'egress',
+      isDemanded: false,
+      own: {
+        TENON_JOB_FORWARDS: '127.0.0.1:5000,127.0.0.1:4000',
+        TENON_JOB_PROXY: '127.0.0.1:3128',
+        HTTPS_PROXY: 'http://127.0.0.1:3128',
+        no_proxy: '127.0.0.1,localhost,::1',
+      },
+    })
+  })
+
+  it('is the registry alone for what speaks to a cluster, and the machine for what calls a cloud', () => {
+    expect(network('deploy', {}, ['helm_chart'])).toMatchObject({ mode: 'cluster', isDemanded: false })
+    expect(network('logs').own).toMatchObject({ TENON_JOB_FORWARDS: '127.0.0.1:5000' })
+    expect(network('deploy', {}, ['terraform_module']).own).toBeUndefined()
+    expect(network('build')).toMatchObject({ mode: 'open', own: undefined })
+  })
+
+  it('is that of the engine for what brings up services on it, unless the customer says otherwise', () => {
+    expect(network('deploy', {}, ['docker_build'])).toMatchObject({ mode: 'cluster', own: undefined })
+    const egress = egressOf({ limits: { deploy: 'internal' } })
+    expect(network('deploy', { egress }, ['docker_build']).isDemanded).toBe(true)
+  })
+
+  it('reaches the API server that its kubeconfig names', () => {
+    const egress = egressOf({ clusters: [{ host: '127.0.0.1', port: 6443 }] })
+    const forwards = network('deploy', { egress }, ['kubernetes_manifest']).own?.['TENON_JOB_FORWARDS']
+    expect(forwards).toBe('127.0.0.1:5000,127.0.0.1:6443')
+  })
+
+  it('is what the customer leaves of it, which a machine must be able to hold to', () => {
+    const egress = egressOf({ limits: { action: 'internal', sync: 'open' } })
+    expect(network('action', { egress })).toMatchObject({ mode: 'internal', isDemanded: true })
+    expect(network('sync', { egress })).toMatchObject({ mode: 'egress', isDemanded: false })
+  })
+
+  it('never shows the user of a proxy, through which the relay leads', () => {
+    const proxy = { httpsProxy: 'http://user:hunter2@proxy:8080', httpProxy: undefined, noProxy: 'near' }
+    for (const changes of [{}, { remoteApi: { url: 'https://agent', ca: '' } }, { isContainer: false }])
+      for (const kind of ['sync', 'action', 'build', 'deploy'] as const) {
+        const spec = buildJobSpec(manifest(kind), 'token', {
+          ...settings,
+          ...changes,
+          egress: egressOf({ proxy }),
+        })
+        expect(JSON.stringify(spec)).not.toContain('hunter2')
+        expect({ ...spec.env, ...spec.ownNetwork?.env }).toHaveProperty('TENON_JOB_PROXY')
+      }
+  })
+
+  it('trusts the authorities that its machine trusts', () => {
+    const egress = egressOf({ authorities: 'PEM' })
+    const { env, files } = buildJobSpec(manifest('sync'), 'token', { ...settings, egress })
+    expect(files[env['NODE_EXTRA_CA_CERTS'] ?? '']).toBe('PEM')
   })
 })

@@ -1,10 +1,13 @@
 import path from 'node:path'
 import type { JobKind, JobManifest } from '@tenon/core'
 import type { AgentConfig } from './config.ts'
-import type { JobNetwork, JobSpec, Runtime } from './runtime/runtime.ts'
+import { insideEnv, openEnv, ownNetworkOf, rulesFor, type EgressSettings } from './egress/job-egress.ts'
+import { isClosed } from './job-network.ts'
+import type { JobSpec, Runtime } from './runtime/runtime.ts'
 
 /** In the job's folder, beside its token. */
 const CA_FILE = 'job-api.pem'
+const AUTHORITIES_FILE = 'authorities.pem'
 const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
 export interface JobSpecSettings {
@@ -16,8 +19,7 @@ export interface JobSpecSettings {
   remoteApi?: { url: string; ca: string } | undefined
   /** On `kubernetes`: the service account of each kind of job; a kind without one has no access to the cloud. */
   serviceAccounts?: Readonly<Partial<Record<JobKind, string>>> | undefined
-  /** What each kind of job may reach; `egress` unless told. */
-  networks?: Readonly<Partial<Record<JobKind, JobNetwork>>> | undefined
+  egress: EgressSettings
   hostSocket: string | undefined
   lentPaths: string[]
   toolPaths: string[]
@@ -34,12 +36,11 @@ export interface JobSpecSettings {
 export function jobSpecSettings(
   config: AgentConfig,
   runtime: Runtime['name'],
-): Omit<JobSpecSettings, 'apiSocket' | 'remoteApi'> {
+): Omit<JobSpecSettings, 'apiSocket' | 'remoteApi' | 'egress'> {
   return {
     node: process.execPath,
     programs: config.programs,
     serviceAccounts: config.kubernetes?.serviceAccounts,
-    networks: config.networks,
     hostSocket: config.hostSocket,
     lentPaths: config.lentPaths,
     toolPaths: config.toolPaths,
@@ -60,25 +61,59 @@ export function cacheDirOf(agentDir: string, manifest: JobManifest): string | un
 export function buildJobSpec(manifest: JobManifest, token: string, settings: JobSpecSettings): JobSpec {
   const { remoteApi } = settings
   const serviceAccount = settings.serviceAccounts?.[manifest.kind]
+  const { env, ...network } = networkOfJob(manifest, settings)
+  const { authorities } = settings.egress
   return {
     jobId: manifest.jobId,
     fence: manifest.fence,
     command: settings.isContainer ? [] : [settings.node, path.join(settings.programs, 'job.mjs')],
     env: {
+      ...env,
       TENON_JOB_URL: remoteApi?.url ?? `unix:${settings.apiSocket}`,
       TENON_JOB_TOKEN_FILE: 'token',
       ...(remoteApi ? { TENON_JOB_CA_FILE: CA_FILE } : {}),
+      // By a name from the job's folder, in which its program starts.
+      ...(authorities === undefined ? {} : { NODE_EXTRA_CA_CERTS: AUTHORITIES_FILE }),
       PATH: [...settings.toolPaths, SYSTEM_PATH].join(path.delimiter),
       ...(isLentTo(manifest, settings) ? { TENON_LENT_PATHS: settings.lentPaths.join(path.delimiter) } : {}),
       ...(settings.isFake ? fakeBehaviour(manifest) : {}),
     },
-    files: { token, ...(remoteApi ? { [CA_FILE]: remoteApi.ca } : {}) },
+    files: {
+      token,
+      ...(remoteApi ? { [CA_FILE]: remoteApi.ca } : {}),
+      ...(authorities === undefined ? {} : { [AUTHORITIES_FILE]: authorities }),
+    },
     ...(serviceAccount === undefined ? {} : { serviceAccount }),
     mounts: remoteApi ? [] : mountsOf(manifest, settings),
-    network: settings.networks?.[manifest.kind] ?? 'egress',
+    ...network,
     ...(manifest.kind === 'build' ? { mayNestUsers: true } : {}),
     limits: { ...manifest.limits },
   }
+}
+
+const BRINGS_SERVICES: ReadonlySet<string> = new Set(['container_image', 'docker_build'])
+
+/** On a cluster the walls are policies of its network, by the label of the mode; the relay is there all the same. */
+function networkOfJob(
+  manifest: JobManifest,
+  { egress, isContainer, remoteApi }: JobSpecSettings,
+): Pick<JobSpec, 'network' | 'ownNetwork' | 'env'> {
+  const rules = rulesFor(manifest, egress)
+  const { mode } = rules.network
+  if (!isClosed(rules.network)) return { network: mode, env: openEnv(egress, isContainer) }
+  if (remoteApi !== undefined)
+    return { network: mode, env: mode === 'egress' ? openEnv(egress, true) : insideEnv(rules) }
+  const limit = egress.limits?.[manifest.kind]
+  const isDemanded = limit === 'internal' || limit === 'cluster'
+  // An engine lets a container without a network into none, that of the services which the job probes neither.
+  if (
+    isContainer &&
+    !isDemanded &&
+    manifest.operations.some(({ plugin }) => BRINGS_SERVICES.has(plugin.name))
+  )
+    return { network: mode, env: openEnv(egress, true) }
+  const ownNetwork = ownNetworkOf(rules, isDemanded)
+  return { network: mode, ...(ownNetwork ? { ownNetwork } : {}), env: {} }
 }
 
 /** A socket can be connected to through a read-only mount; a job must not be able to put another in its place. */

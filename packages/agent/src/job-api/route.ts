@@ -16,6 +16,7 @@ import type {
   StateLock,
 } from '@tenon/protocol'
 import type { z } from 'zod'
+import type { RelayedJob } from '../egress/relay.ts'
 import type { ReportedOutputs } from '../journal-state.ts'
 import { JobApiError } from './answer.ts'
 
@@ -26,6 +27,8 @@ export interface JobDesk {
   readonly manifest: JobManifest
   /** What was signed: a job may know more of it than this agent. */
   readonly manifestText: string
+  /** What the relay may connect it to. */
+  readonly egress: RelayedJob
   context(waitMs: number): Promise<JobContext>
   credential<W extends JobCredential['want']>(
     want: W,

@@ -2,9 +2,11 @@ import { chmod, chown, rm } from 'node:fs/promises'
 import http, { type IncomingMessage, type ServerResponse } from 'node:http'
 import https from 'node:https'
 import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
 import type { Logger } from 'pino'
 import { AgentError } from '../errors.ts'
 import { answer, answerError, JobApiError } from './answer.ts'
+import type { Relay } from '../egress/relay.ts'
 import type { OwnCertificate } from './certificate.ts'
 import type { JobDesk } from './route.ts'
 import { callRoute } from './routes.ts'
@@ -19,6 +21,8 @@ export interface JobApiOptions {
   authenticate: (token: string) => JobDesk | undefined
   /** For jobs that see no socket of the agent. */
   secure?: { host: string; port: number; certificate: OwnCertificate } | undefined
+  /** The way out for jobs, which they ask for by CONNECT. */
+  relay?: Relay | undefined
   log: Logger
 }
 
@@ -39,18 +43,38 @@ export async function serveJobApi(options: JobApiOptions): Promise<JobApi> {
     })
   }
   await rm(socket, { force: true })
-  const local = http.createServer(times, answer)
+  const local = serveTunnels(options, http.createServer(times, answer))
   await listen(local, () => local.listen(socket))
   if (options.jobGroup !== undefined) await openToGroup(socket, options.jobGroup)
-  if (secure === undefined) return { securePort: undefined, close: () => close([local]) }
-  const remote = https.createServer({ ...times, ...secure.certificate, minVersion: 'TLSv1.3' }, answer)
+  if (secure === undefined) return { securePort: undefined, close: () => close([local], options.relay) }
+  const tls = { ...times, ...secure.certificate, minVersion: 'TLSv1.3' as const }
+  const remote = serveTunnels(options, https.createServer(tls, answer))
   try {
     await listen(remote, () => remote.listen(secure.port, secure.host))
   } catch (error) {
     await close([local])
     throw error
   }
-  return { securePort: (remote.address() as AddressInfo).port, close: () => close([local, remote]) }
+  return {
+    securePort: (remote.address() as AddressInfo).port,
+    close: () => close([local, remote], options.relay),
+  }
+}
+
+/** A tunnel is authenticated once and carries what it carries; the job's own end closes it. */
+function serveTunnels<S extends http.Server | https.Server>(options: JobApiOptions, server: S): S {
+  server.on('connect', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    socket.on('error', () => undefined)
+    const token = tokenOf(request.headers.authorization)
+    const desk = token === undefined ? undefined : options.authenticate(token)
+    const { relay } = options
+    if (desk === undefined || relay === undefined) {
+      socket.end('HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n')
+      return
+    }
+    void relay.connect(desk.egress, request, socket, head)
+  })
+  return server
 }
 
 function listen(server: http.Server | https.Server, open: () => void): Promise<void> {
@@ -62,7 +86,8 @@ function listen(server: http.Server | https.Server, open: () => void): Promise<v
   })
 }
 
-async function close(servers: (http.Server | https.Server)[]): Promise<void> {
+async function close(servers: (http.Server | https.Server)[], relay?: Relay): Promise<void> {
+  relay?.close()
   await Promise.all(
     servers.map(
       (server) =>

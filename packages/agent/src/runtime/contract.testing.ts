@@ -362,7 +362,8 @@ function baseSpec(jobId: string, isConfined: boolean): JobSpec {
     env: { PATH: '/usr/bin:/bin' },
     files: {},
     mounts: [],
-    network: isConfined ? 'none' : 'egress',
+    network: isConfined ? 'internal' : 'egress',
+    ...(isConfined ? { ownNetwork: { env: {}, isDemanded: true } } : {}),
     limits: { memoryBytes: 256 << 20, cpus: 1, pids: 64, timeoutSeconds: 60, graceSeconds: 1 },
   }
 }

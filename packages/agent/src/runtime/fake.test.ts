@@ -137,7 +137,8 @@ function spec(jobId: string, behaviour: FakeBehaviourInput): JobSpec {
     command: [],
     files: {},
     mounts: [],
-    network: 'none',
+    network: 'internal',
+    ownNetwork: { env: {}, isDemanded: true },
     env: { TENON_FAKE: JSON.stringify(behaviour) },
     limits: { memoryBytes: 1, cpus: 1, pids: 1, timeoutSeconds: 60, graceSeconds: 1 },
   }

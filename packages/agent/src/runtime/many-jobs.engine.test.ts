@@ -51,7 +51,8 @@ async function runMany({ runtime, gate, disk, isBounded, left }: Place): Promise
     env: { PATH: '/usr/bin:/bin' },
     files: {},
     mounts,
-    network: runtime.name === 'process' ? 'egress' : 'none',
+    network: 'egress',
+    ...(runtime.name === 'process' ? {} : { ownNetwork: { env: {}, isDemanded: true } }),
     limits,
   })
   const wait = `until [ -e ${gate}/open ]; do sleep 0.5; done`

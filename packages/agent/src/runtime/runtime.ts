@@ -1,4 +1,4 @@
-import type { JobEndReason } from '@tenon/core'
+import type { JobEndReason, NetworkMode } from '@tenon/core'
 import type { Services } from './services.ts'
 
 /**
@@ -34,10 +34,6 @@ export interface Runtime {
   list(): Promise<JobHandle[]>
 }
 
-/** `internal`: what is inside the install's own walls, and nothing of the world outside. */
-export const JOB_NETWORKS = ['none', 'internal', 'egress'] as const
-export type JobNetwork = (typeof JOB_NETWORKS)[number]
-
 export interface JobSpec {
   jobId: string
   fence: number
@@ -51,12 +47,21 @@ export interface JobSpec {
   files: Record<string, string>
   /** Host paths the job may see besides its own folder and the tools. */
   mounts: { path: string; writable: boolean }[]
-  network: JobNetwork
+  network: NetworkMode
+  /** Present: nothing but its own loopback, out of which the agent's relay alone leads. */
+  ownNetwork?: OwnNetwork
   /** The job may be root in a user namespace that it makes itself, as building an image needs; nothing more outside. */
   mayNestUsers?: boolean
   /** On `kubernetes`: the service account that gives the job its cloud access; without one it has none. */
   serviceAccount?: string
   limits: JobLimits
+}
+
+export interface OwnNetwork {
+  /** Added to the job's environment where the runtime really gives it a loopback of its own. */
+  env: Record<string, string>
+  /** The customer demands it: a machine that cannot do it starts no such job. Else the job has the machine's network. */
+  isDemanded: boolean
 }
 
 export interface JobLimits {

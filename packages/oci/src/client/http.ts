@@ -3,6 +3,7 @@ import https from 'node:https'
 import net from 'node:net'
 import { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
+import type { ProxyRoutes } from './proxy-routes.ts'
 
 export interface HttpCall {
   method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
@@ -13,6 +14,8 @@ export interface HttpCall {
   silenceMs?: number
   /** For instance a proxy; without it the call goes straight to where its address says. */
   dispatcher?: Dispatcher | undefined
+  /** Proxies for Node's own client; a dispatcher goes before them. */
+  routes?: ProxyRoutes | undefined
 }
 
 export interface HttpAnswer {
@@ -27,7 +30,7 @@ export interface HttpAnswer {
  */
 export const sendHttp = async (url: URL, call: HttpCall): Promise<HttpAnswer> => {
   if (call.dispatcher === undefined) return sendDirectly(url, call)
-  const { dispatcher, signal, silenceMs = SILENCE_MS, body = null, ...rest } = call
+  const { dispatcher, signal, silenceMs = SILENCE_MS, body = null, routes: _routes, ...rest } = call
   return dispatcher.request({
     ...rest,
     origin: url.origin,
@@ -50,7 +53,7 @@ const sendDirectly = (url: URL, call: HttpCall): Promise<HttpAnswer> =>
     const options = {
       method,
       headers,
-      agent: isSecure ? secureAgent : plainAgent,
+      agent: call.routes?.agentFor(url) ?? (isSecure ? secureAgent : plainAgent),
       highWaterMark: SLAB_BYTES,
       ...(signal === undefined ? {} : { signal }),
     }

@@ -1,4 +1,5 @@
 import type { Dispatcher } from 'undici'
+import type { ProxyRoutes } from './proxy-routes.ts'
 import { OciError } from '../errors.ts'
 import { parseChallenges } from './challenge.ts'
 import type { Challenge } from './challenge.ts'
@@ -30,6 +31,7 @@ export interface TokenFlow {
 export interface TokenFlowOptions {
   base: URL
   dispatcher: Dispatcher | undefined
+  routes?: ProxyRoutes | undefined
   now: () => number
 }
 
@@ -64,13 +66,14 @@ export const redeemToken = async (options: {
   url: string
   credential: { username: string; password: string }
   dispatcher?: Dispatcher
+  routes?: ProxyRoutes | undefined
   signal?: AbortSignal
   now?: () => number
 }): Promise<{ bearer: string; lifeMs: number }> => {
-  const { credential, signal, dispatcher, now = Date.now } = options
+  const { credential, signal, dispatcher, routes, now = Date.now } = options
   const url = new URL(options.url)
   try {
-    const answer = await send({ base: url, dispatcher, now }, url, credential, signal)
+    const answer = await send({ base: url, dispatcher, routes, now }, url, credential, signal)
     const { token, lifeMs } = readToken(answer, url)
     return { bearer: token, lifeMs }
   } catch (error) {
@@ -152,6 +155,7 @@ const send = async (
     signal,
     silenceMs: SILENCE_MS,
     dispatcher: options.dispatcher,
+    routes: options.routes,
   }).catch((cause: unknown) => {
     throw new TransientFailure(`${url.host}, which gives tokens, cannot be reached`, { cause })
   })

@@ -3,6 +3,7 @@ import type { Dispatcher } from 'undici'
 import { isOciError, OciError } from '../errors.ts'
 import type { Credentials } from './credentials.ts'
 import { sendHttp } from './http.ts'
+import type { ProxyRoutes } from './proxy-routes.ts'
 import { aborted, defaultRetry, parseRetryAfter, TransientFailure, withRetries } from './retry.ts'
 import type { RetryPolicy } from './retry.ts'
 import { createTokenFlow, scopeOf } from './token-flow.ts'
@@ -12,6 +13,8 @@ export interface RegistryClientOptions {
   credentials: Credentials
   /** For instance undici's `ProxyAgent`; all requests go through it, those for tokens too. */
   dispatcher?: Dispatcher
+  /** Proxies that variables name, where there is no dispatcher. */
+  routes?: ProxyRoutes | undefined
   /** Where reads may be sent besides the registry itself; nowhere by default. No credential goes along. */
   followRedirect?: (url: URL) => boolean
   signal?: AbortSignal
@@ -69,7 +72,7 @@ export const createTransport = (options: RegistryClientOptions): Transport => {
     return `${url.pathname}${url.search}`
   }
 
-  const flow = createTokenFlow({ base, dispatcher: options.dispatcher, now })
+  const flow = createTokenFlow({ base, dispatcher: options.dispatcher, routes: options.routes, now })
 
   const redirect = (location: string | undefined, from: string): string => {
     const url =
@@ -87,6 +90,7 @@ export const createTransport = (options: RegistryClientOptions): Transport => {
         body: wire.body,
         signal,
         dispatcher: options.dispatcher,
+        routes: options.routes,
       })
       return { status: answer.statusCode, header: headerReader(answer.headers), body: answer.body }
     } catch (cause) {

@@ -13,7 +13,7 @@ export interface Published {
 }
 
 export async function vendorClient(context: OperationContext): Promise<RegistryClient> {
-  const { client } = await openVendorRegistry({ api: context.api, signal: context.signal, now: Date.now })
+  const { client } = await openVendorRegistry({ ...context, now: Date.now })
   return client
 }
 

@@ -88,8 +88,8 @@ export async function knownImages(
 }
 
 async function closureOf(context: OperationContext, artifact: { repository: string; digest: string }) {
-  const { api, signal, job } = context
-  const client = await openRegistry({ api, signal, now: Date.now }, job.registry)
+  const { signal, job } = context
+  const client = await openRegistry({ ...context, now: Date.now }, job.registry)
   const { repository, digest } = artifact
   if (!isDigest(digest)) throw unreadable(artifact, 'is not named by a digest')
   const fetched = await client.getManifest(repository, digest, { signal })

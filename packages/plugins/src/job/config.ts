@@ -9,6 +9,10 @@ export interface JobConfig {
   token: string
   /** What programs that plugins start may inherit: where tools are, and by what the runtime knows this job's own. */
   baseEnv: Record<string, string>
+  /** What the agent's relay serves on this job's own loopback. */
+  network: { forwards: string[]; proxy: string | undefined }
+  /** Authorities that the agent's machine trusts besides the usual ones. */
+  extraCa: string | undefined
 }
 
 const INHERITED = [
@@ -19,6 +23,9 @@ const INHERITED = [
   'HTTPS_PROXY',
   'HTTP_PROXY',
   'NO_PROXY',
+  'https_proxy',
+  'http_proxy',
+  'no_proxy',
   'NODE_EXTRA_CA_CERTS',
   'TENON_LENT_PATHS',
   // By these a program finds the cluster whose pod it runs in.
@@ -42,6 +49,11 @@ export async function readJobConfig(env: Record<string, string | undefined>): Pr
     ...place,
     token: token.trim(),
     baseEnv: Object.fromEntries(inherited),
+    network: {
+      forwards: (env['TENON_JOB_FORWARDS'] ?? '').split(',').filter((place) => place !== ''),
+      proxy: env['TENON_JOB_PROXY'],
+    },
+    extraCa: env['NODE_EXTRA_CA_CERTS'],
   }
 }
 

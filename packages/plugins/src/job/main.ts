@@ -1,6 +1,8 @@
 import { join } from 'node:path'
 import { errorLine } from '../sdk/errors.ts'
+import { trustAuthorities } from './authorities.ts'
 import { readJobConfig } from './config.ts'
+import { openJobNetwork } from './network.ts'
 import { runJob } from './run-job.ts'
 
 const print = (line: string) => void process.stdout.write(`${line}\n`)
@@ -16,9 +18,14 @@ process.on('uncaughtException', fail)
 process.on('unhandledRejection', fail)
 
 try {
-  const config = await readJobConfig(process.env)
+  const { network, extraCa, ...config } = await readJobConfig(process.env)
   const workDir = join(process.cwd(), 'job')
-  const isDone = await runJob({ ...config, workDir, log: print, signal: stop.signal, now: Date.now })
+  const { env } = await openJobNetwork({ ...config, ...network, signal: stop.signal, log: print })
+  const surroundings = { ...env, ...(await trustAuthorities(extraCa, process.cwd())) }
+  // A plugin may start programs by itself, with the environment that it sees.
+  Object.assign(process.env, surroundings)
+  const baseEnv = { ...config.baseEnv, ...surroundings }
+  const isDone = await runJob({ ...config, baseEnv, workDir, log: print, signal: stop.signal, now: Date.now })
   // A plugin may leave timers or connections behind; the job ends all the same.
   process.exit(isDone ? 0 : 1)
 } catch (error) {

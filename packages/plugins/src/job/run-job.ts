@@ -14,7 +14,7 @@ import { killAfterMs } from '../sdk/shell.ts'
 import type { JobConfig } from './config.ts'
 import { loadPlugin } from './load-plugin.ts'
 
-export interface JobRun extends JobConfig {
+export interface JobRun extends Omit<JobConfig, 'network' | 'extraCa'> {
   workDir: string
   log: (line: string) => void
   signal: AbortSignal
@@ -54,7 +54,9 @@ async function workThrough(run: JobRun): Promise<JobResult> {
   })
   const manifest = await api.manifest()
   const job = await api.context()
-  const registry = onceOpened(() => openRegistry({ api, signal: run.signal, now: run.now }, job.registry))
+  const registry = onceOpened(() =>
+    openRegistry({ api, signal: run.signal, now: run.now, baseEnv: run.baseEnv }, job.registry),
+  )
   const done: { operation: ManifestOperation; result: OperationResult }[] = []
   for (const [index, operation] of manifest.operations.entries()) {
     const workDir = join(run.workDir, `operation-${index + 1}`)

@@ -21,7 +21,7 @@ export async function build(context: OperationContext): Promise<OperationResult>
   await checkScripts(source)
   const file = join(context.workDir, 'layer.tar.gz')
   const layer = await packFolderToFile(source, file)
-  const { client } = await openVendorRegistry({ api: context.api, signal: context.signal, now: Date.now })
+  const { client } = await openVendorRegistry({ ...context, now: Date.now })
   const pushed = await pushArtifact({
     client,
     repository: config.repository,

@@ -218,7 +218,7 @@ function exchange(options: JobApiOptions, call: Call): Promise<SocketAnswer> {
   })
 }
 
-function isAbsent(cause: unknown): boolean {
+export function isAbsent(cause: unknown): boolean {
   return cause instanceof Error && 'code' in cause && ABSENT.has(String(cause.code))
 }
 

@@ -1,6 +1,7 @@
 import {
   createRegistryClient,
   createSourceLimit,
+  proxyRoutes,
   redeemToken,
   type RegistryClient,
   type SourceLimit,
@@ -17,6 +18,8 @@ export interface RegistryAccess {
   api: JobApi
   signal: AbortSignal
   now: () => number
+  /** What of the environment programs inherit: it may name proxies. */
+  baseEnv: Record<string, string>
 }
 
 /** The registry that plugins and artifacts are read from; a job without one asks for the vendor's. */
@@ -28,6 +31,7 @@ export async function openRegistry(
   let known = { bearer: registry.bearer, at: access.now() }
   return createRegistryClient({
     url: registry.url,
+    routes: proxyRoutes(access.baseEnv),
     signal: access.signal,
     credentials: async () => {
       if (access.now() - known.at >= CONTEXT_LIFE_MS) {
@@ -47,6 +51,7 @@ export async function openVendorRegistry(access: RegistryAccess): Promise<Vendor
   const renew = () => (renewing ??= hold(access).finally(() => (renewing = undefined)))
   const client = createRegistryClient({
     url: held.credential.registry,
+    routes: proxyRoutes(access.baseEnv),
     signal: access.signal,
     credentials: async () => {
       if (access.now() >= held.until) held = await renew()
@@ -80,6 +85,7 @@ async function hold(access: RegistryAccess): Promise<Held> {
   const { bearer, lifeMs } = await redeemToken({
     url: oneTime.url,
     credential: oneTime,
+    routes: proxyRoutes(access.baseEnv),
     signal: access.signal,
     now: access.now,
   })

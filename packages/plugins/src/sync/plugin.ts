@@ -36,9 +36,9 @@ export default syncPlugin
  * the install's own. All are verified before anything of any of them is written.
  */
 export async function sync(context: OperationContext): Promise<OperationResult> {
-  const { api, operation, signal, job } = context
+  const { api, operation, signal, job, baseEnv } = context
   if (job.registry === null) throw noInstallRegistry()
-  const access = { api, signal, now: Date.now }
+  const access = { api, signal, now: Date.now, baseEnv }
   const to = await openRegistry(access, job.registry)
   const vendor = await openVendorRegistry(access)
   const teller = createProgressTeller(api, operation.artifacts.length, access.now)

@@ -15,7 +15,7 @@ const { jobs, fence, gate, ...options } = JSON.parse(process.argv[2])
 const runtime = createDockerRuntime({ ...options, log: quiet })
 const command = ['/bin/sh', '-c', survivor('[ -e ' + gate + '/open ]')]
 const limits = { memoryBytes: 64 << 20, cpus: 1, pids: 32, timeoutSeconds: 60, graceSeconds: 1 }
-const common = { command, env: { PATH: '/bin' }, files: {}, network: 'none', limits }
+const common = { command, env: { PATH: '/bin' }, files: {}, network: 'internal', ownNetwork: { env: {}, isDemanded: true }, limits }
 const mounts = [{ path: gate, writable: false }]
 await Promise.all(jobs.map((jobId) => runtime.start({ jobId, fence, ...common, mounts })))
 for (const jobId of jobs) void tell(runtime, jobId)

@@ -60,12 +60,10 @@ describe('the container of a job', () => {
 
   it('has a network only when it needs one', () => {
     expect(buildContainer(parts).HostConfig.NetworkMode).toBe('default')
-    const closed = { ...parts, spec: { ...spec, network: 'none' as const } }
-    expect(buildContainer(closed).HostConfig.NetworkMode).toBe('none')
-    const inside = { ...parts, spec: { ...spec, network: 'internal' as const } }
-    expect(buildContainer(inside).HostConfig.NetworkMode).toBe(
-      `tenon-${parts.agentKey.slice(0, 16)}-internal`,
-    )
+    const ownNetwork = { env: { TENON_JOB_PROXY: '127.0.0.1:3128' }, isDemanded: false }
+    const closed = buildContainer({ ...parts, spec: { ...spec, ownNetwork } })
+    expect(closed.HostConfig.NetworkMode).toBe('none')
+    expect(closed.Env).toContain('TENON_JOB_PROXY=127.0.0.1:3128')
   })
 
   it('works on the disk, or in as much memory as it is given', () => {

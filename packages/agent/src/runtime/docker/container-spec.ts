@@ -38,7 +38,7 @@ export function buildContainer(parts: ContainerParts): CreateContainer {
   const { timeoutSeconds, graceSeconds } = spec.limits
   const command = spec.command.length > 0 ? spec.command : image.command
   const times = [timeoutSeconds, timeoutSeconds + graceSeconds, graceSeconds].map(String)
-  const env = { ...spec.env, HOME: folder.work, TMPDIR: folder.temporary }
+  const env = { ...spec.env, ...spec.ownNetwork?.env, HOME: folder.work, TMPDIR: folder.temporary }
   return {
     Image: image.id,
     Hostname: 'job',
@@ -77,7 +77,8 @@ function hostConfig(parts: ContainerParts): HostConfig {
     MemorySwap: memoryBytes,
     NanoCpus: Math.round(cpus * 1e9),
     PidsLimit: pids + WRAPPER_PIDS,
-    NetworkMode: networkMode(parts),
+    // Not even an internal network: the machine itself is at the gateway of each.
+    NetworkMode: spec.ownNetwork === undefined ? 'default' : 'none',
     IpcMode: 'private',
     Init: false,
     RestartPolicy: { Name: 'no' },
@@ -92,16 +93,6 @@ function hostConfig(parts: ContainerParts): HostConfig {
     },
     Mounts: mounts(parts),
   }
-}
-
-/** On an engine that is shared, each agent has an internal network of its own. */
-export function internalNetwork(agentKey: string): string {
-  return `tenon-${agentKey.slice(0, 16)}-internal`
-}
-
-function networkMode({ spec, agentKey }: ContainerParts): string {
-  if (spec.network === 'internal') return internalNetwork(agentKey)
-  return spec.network === 'none' ? 'none' : 'default'
 }
 
 /** Single files, not their folder: a job can fill its log but never put a link to a file of the host in its place. */

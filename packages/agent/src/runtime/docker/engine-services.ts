@@ -12,7 +12,7 @@ export interface ServiceEngine {
   /** The last lines of both streams, at most some `maxBytes` of them; empty for a container that is gone. */
   lastLines(name: string, lines: number, maxBytes: number): Promise<string>
   /** One that is there already is fine. */
-  createNetwork(name: string, labels: Record<string, string>, isInternal?: boolean): Promise<void>
+  createNetwork(name: string, labels: Record<string, string>): Promise<void>
   hasNetwork(name: string): Promise<boolean>
   /** False while something is connected to it. */
   removeNetwork(name: string): Promise<boolean>
@@ -95,14 +95,13 @@ export function createServiceEngine({ call, ask, tell }: EngineCalls): ServiceEn
       if ((answer.statusCode ?? 0) >= 400) throw engineProblem(answer.statusCode ?? 0, bytes.toString())
       return bytes.toString()
     },
-    async createNetwork(name, labels, isInternal = false) {
+    async createNetwork(name, labels) {
       if (await hasNetwork(name)) return
       const body = {
         Name: name,
         Driver: 'bridge',
         CheckDuplicate: true,
         Labels: labels,
-        Internal: isInternal,
       }
       await tell({ method: 'POST', path: '/networks/create', body }).catch(async (error: unknown) => {
         // Another call was quicker: Docker says 409 then, Podman 500.

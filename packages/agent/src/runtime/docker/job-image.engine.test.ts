@@ -10,6 +10,7 @@ import { prepareSocket } from '../../job-api/socket-folder.ts'
 import { serveJobApi } from '../../job-api/server.ts'
 import type { JobApi } from '../../job-api/server.ts'
 import { buildJobSpec } from '../../job-spec.ts'
+import { egressOf } from '../../testing/agent-config.ts'
 import { ContractServer } from '../../testing/contract-server.ts'
 import { createDockerRuntime } from './docker-runtime.ts'
 import { createEngine } from './engine.ts'
@@ -59,7 +60,8 @@ describe.skipIf(missing !== undefined)(
       expect(await prepareSocket(dir, world.dir, runtime.jobGroup)).toBe(socket)
 
       const limits = { memoryBytes: 512 << 20, cpus: 1, pids: 64, timeoutSeconds: 60, graceSeconds: 1 }
-      const manifest = { jobId: 'real', fence: 1, kind: 'deploy', limits, operations: [] }
+      const network = { mode: 'internal', names: [] }
+      const manifest = { jobId: 'real', fence: 1, kind: 'deploy', limits, network, operations: [] }
       const spec = buildJobSpec(manifest as unknown as JobManifest, 'a-token-of-twenty-characters', {
         node: process.execPath,
         programs: '/no/programs',
@@ -68,11 +70,12 @@ describe.skipIf(missing !== undefined)(
         lentPaths: [],
         toolPaths: [],
         jobKubeconfig: undefined,
+        egress: egressOf({}),
         agentDir: '/nowhere',
         isContainer: true,
         isFake: false,
       })
-      await runtime.start({ ...spec, network: 'none' })
+      await runtime.start({ ...spec, network: 'internal', ownNetwork: { env: {}, isDemanded: true } })
       let text = ''
       for await (const bytes of runtime.logs('real', 0, never)) text += Buffer.from(bytes).toString()
       expect(tokens).toContain('a-token-of-twenty-characters')

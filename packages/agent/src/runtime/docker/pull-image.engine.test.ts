@@ -86,7 +86,8 @@ function describePulls(name: EngineName): void {
     env: { PATH: '/bin' },
     files: {},
     mounts: [],
-    network: 'none' as const,
+    network: 'internal' as const,
+    ownNetwork: { env: {}, isDemanded: true },
     limits: { memoryBytes: 64 << 20, cpus: 1, pids: 32, timeoutSeconds: 60, graceSeconds: 1 },
   }
 

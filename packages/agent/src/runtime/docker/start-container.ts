@@ -5,7 +5,7 @@ import { RuntimeError } from '../runtime.ts'
 import type { JobSpec } from '../runtime.ts'
 import { parseStatus } from '../wrapper.ts'
 import { hasEnded } from './container-end.ts'
-import { buildContainer, internalNetwork, LABELS } from './container-spec.ts'
+import { buildContainer } from './container-spec.ts'
 import type { Engine, EngineImage } from './engine.ts'
 import { createJobFolder, isJobId, readStatus } from './job-folder.ts'
 import type { JobFolder, JobRecord } from './job-folder.ts'
@@ -51,8 +51,6 @@ export async function startContainer(
   const worksOnDisk = workBytes === undefined
   await createJobFolder(folder, { record, files: spec.files, worksOnDisk, owner: host.owner })
   const { user, hasSelinux } = host
-  if (spec.network === 'internal')
-    await engine.createNetwork(internalNetwork(agentKey), { [LABELS.agent]: agentKey }, true)
   await engine.create(name, buildContainer({ spec, image, folder, agentKey, user, workBytes, hasSelinux }))
   await engine.start(name)
   await untilReady(engine, folder, name)

@@ -76,14 +76,6 @@ function describeEngine(name: EngineName): void {
     expect(await printed(open(), spec)).toMatch(/eth0\nlo\n/)
   })
 
-  it('is on a network that leads nowhere when its kind may use no other', async () => {
-    const spec = jobSpec('internal', 'ls /sys/class/net', { network: 'internal' })
-    expect(await printed(open(), spec)).toBe('eth0\nlo\n')
-    const path = '/networks/tenon-walls-test-internal'
-    const shown = JSON.parse(await readText(await callEngine(world.socketPath, { method: 'GET', path })))
-    expect(shown).toMatchObject({ Internal: true, Labels: { 'tenon.agent': 'walls-test' } })
-  })
-
   it('keeps secrets out of what the engine shows', async () => {
     const runtime = open()
     const spec = jobSpec('secret', 'cat token; sleep 1000', { files: { token: 'very-secret-token' } })
@@ -213,7 +205,8 @@ function jobSpec(jobId: string, script: string, more: Partial<JobSpec> = {}): Jo
     env: { PATH: '/usr/bin:/bin' },
     files: {},
     mounts: [],
-    network: 'none',
+    network: 'internal',
+    ...(more.network === undefined ? { ownNetwork: { env: {}, isDemanded: true } } : {}),
     limits,
     ...more,
   }

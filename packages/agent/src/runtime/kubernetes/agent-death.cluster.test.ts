@@ -16,7 +16,7 @@ const { jobs, fence, ...options } = JSON.parse(process.argv[2])
 const runtime = createKubernetesRuntime({ ...options, log: quiet })
 const command = ['/bin/sh', '-c', survivor('[ -e open ]')]
 const limits = { memoryBytes: 32 << 20, cpus: 0.5, pids: 32, timeoutSeconds: 120, graceSeconds: 1 }
-const common = { command, env: { PATH: '/bin' }, files: {}, network: 'none', mounts: [], limits }
+const common = { command, env: { PATH: '/bin' }, files: {}, network: 'internal', mounts: [], limits }
 for (const jobId of jobs) void runtime.start({ jobId, fence, ...common }).then(() => tell(runtime, jobId))
 `
 

@@ -9,7 +9,7 @@ const spec: JobSpec = {
   env: { PATH: '/bin', A: '$(B) $$' },
   files: { token: 'secret-token', 'secrets/x': 'secret-x' },
   mounts: [],
-  network: 'none',
+  network: 'internal',
   limits: { memoryBytes: 64e6, cpus: 0.5, pids: 32, timeoutSeconds: 60, graceSeconds: 5 },
 }
 const parts = {
@@ -30,7 +30,7 @@ describe('the Job of a job', () => {
     expect(job.spec.activeDeadlineSeconds).toBe(900 + 60 + 5 + 100)
     expect(job.spec.template.spec.restartPolicy).toBe('Never')
     expect(job.metadata).toMatchObject({
-      labels: { 'tenon.agent': 'key', 'tenon.network': 'none' },
+      labels: { 'tenon.agent': 'key', 'tenon.network': 'internal' },
       annotations: { 'tenon.job': 'Job_01.A', 'tenon.fence': '4' },
     })
     expect(job.metadata).not.toHaveProperty('ownerReferences')

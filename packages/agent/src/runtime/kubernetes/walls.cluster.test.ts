@@ -184,7 +184,7 @@ function jobSpec(jobId: string, script: string, more: Partial<JobSpec> = {}): Jo
     env: { PATH: '/usr/bin:/bin' },
     files: {},
     mounts: [],
-    network: 'none',
+    network: 'internal',
     limits: limits(),
     ...more,
   }

@@ -19,16 +19,16 @@ describe('bubblewrap', () => {
     expect(await detectBubblewrap(['/bin/false'])).toMatchObject({ missing: 'forbidden' })
   })
 
-  it('takes the network away only from a job without one, and never dies with the agent', () => {
+  it('takes the network of the machine only from a job with its own, and never dies with the agent', () => {
     const confinement = { workFolder: '/w', tools: [], mounts: [], env: {} }
-    expect(bubblewrapArguments({ ...confinement, network: 'none' })).toContain('--unshare-net')
-    expect(bubblewrapArguments({ ...confinement, network: 'internal' })).toContain('--unshare-net')
-    expect(bubblewrapArguments({ ...confinement, network: 'egress' })).not.toContain('--unshare-net')
-    expect(bubblewrapArguments({ ...confinement, network: 'egress' })).not.toContain('--die-with-parent')
+    expect(bubblewrapArguments({ ...confinement, hasOwnNetwork: true })).toContain('--unshare-net')
+    const open = bubblewrapArguments({ ...confinement, hasOwnNetwork: false })
+    expect(open).not.toContain('--unshare-net')
+    expect(open).not.toContain('--die-with-parent')
   })
 
   it('gives the one capability that nesting needs to a job that may nest, and none to others', () => {
-    const confinement = { workFolder: '/w', tools: [], mounts: [], env: {}, network: 'none' as const }
+    const confinement = { workFolder: '/w', tools: [], mounts: [], env: {}, hasOwnNetwork: true }
     expect(bubblewrapArguments(confinement)).not.toContain('--cap-add')
     expect(bubblewrapArguments({ ...confinement, mayNestUsers: true }).join(' ')).toContain(
       '--cap-drop ALL --as-pid-1 --hostname job --cap-add CAP_SETFCAP',
@@ -64,7 +64,8 @@ describe.skipIf(!isHere)('a job confined by bubblewrap', { timeout: 90_000 }, ()
       env: { PATH: '/usr/bin:/bin' },
       files: {},
       mounts: [],
-      network: 'none',
+      network: 'internal',
+      ownNetwork: { env: {}, isDemanded: true },
       limits: { memoryBytes: 256 << 20, cpus: 1, pids: 64, timeoutSeconds: 60, graceSeconds: 1 },
     })
     let text = ''

@@ -1,7 +1,6 @@
 import { execFile } from 'node:child_process'
 import path from 'node:path'
 import { promisify } from 'node:util'
-import type { JobNetwork } from '../runtime.ts'
 
 const run = promisify(execFile)
 
@@ -35,7 +34,8 @@ export interface Confinement {
   /** Read-only folders of programs outside `/usr`, such as the one of node. */
   tools: string[]
   mounts: { path: string; writable: boolean }[]
-  network: JobNetwork
+  /** Nothing but a loopback of its own. */
+  hasOwnNetwork: boolean
   /** Whether the job may make a user namespace in which it is root. */
   mayNestUsers?: boolean | undefined
   env: Record<string, string>
@@ -46,7 +46,7 @@ export interface Confinement {
  * its end takes every process of the job with it. No `--die-with-parent`: the job outlives the agent.
  */
 export function bubblewrapArguments(confinement: Confinement): string[] {
-  const { workFolder, tools, mounts, network, env } = confinement
+  const { workFolder, tools, mounts, hasOwnNetwork, env } = confinement
   const namespaces = ['--unshare-user-try', '--unshare-pid', '--unshare-ipc', '--unshare-uts']
   // Where the agent is root, the kernel lets a namespace's root become one of a nested namespace only with this one.
   const nesting = confinement.mayNestUsers === true ? ['--cap-add', 'CAP_SETFCAP'] : []
@@ -55,8 +55,7 @@ export function bubblewrapArguments(confinement: Confinement): string[] {
   const work = ['--bind', workFolder, workFolder, '--chdir', workFolder, '--clearenv']
   return [
     ...namespaces,
-    // There is nothing between the machine's own network and none: what asks for less than all of it gets none.
-    ...(network === 'egress' ? [] : ['--unshare-net']),
+    ...(hasOwnNetwork ? ['--unshare-net'] : []),
     ...rights,
     ...nesting,
     ...SYSTEM.flatMap((place) => ['--ro-bind-try', place, place]),
@@ -74,7 +73,7 @@ export async function detectBubblewrap(
 ): Promise<{ program: string } | { missing: 'absent' | 'forbidden'; detail: string }> {
   let detail = ''
   for (const program of programs) {
-    const confinement = { workFolder: '/tmp', tools: [], mounts: [], network: 'none' as const, env: {} }
+    const confinement = { workFolder: '/tmp', tools: [], mounts: [], hasOwnNetwork: true, env: {} }
     try {
       await run(program, [...bubblewrapArguments(confinement), '--', '/bin/sh', '-c', 'exit 0'])
       return { program }

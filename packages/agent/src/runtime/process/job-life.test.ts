@@ -53,14 +53,26 @@ describe('a job without its agent', () => {
 })
 
 describe('a job that may have no network', () => {
-  it.each(['none', 'internal'] as const)(
-    '(%s) is not started where nothing keeps it from one',
-    async (network) => {
-      const starting = runtime.start({ ...spec('closed', 'exit 0'), network })
-      await expect(starting).rejects.toThrow(/Install bubblewrap, or change TENON_JOB_NETWORKS/)
-      expect(await runtime.list()).toEqual([])
-    },
-  )
+  const closed = (isDemanded: boolean) => ({
+    ...spec('closed', 'echo "${TENON_JOB_PROXY:-none}"'),
+    network: 'internal' as const,
+    ownNetwork: { env: { TENON_JOB_PROXY: '127.0.0.1:3128' }, isDemanded },
+  })
+
+  it('because the customer says so is not started where nothing keeps it from one', async () => {
+    const starting = runtime.start(closed(true))
+    await expect(starting).rejects.toThrow(/Install bubblewrap, or change TENON_JOB_NETWORKS/)
+    expect(await runtime.list()).toEqual([])
+  })
+
+  it("because it needs none has the machine's where nothing keeps it from one, and is told no other", async () => {
+    await runtime.start(closed(false))
+    expect(await runtime.wait('closed', never)).toMatchObject({ exitCode: 0 })
+    let text = ''
+    for await (const bytes of runtime.logs('closed', 0, never)) text += Buffer.from(bytes).toString()
+    await runtime.remove('closed')
+    expect(text).toBe('none\n')
+  })
 })
 
 describe('a job whose launcher was killed', () => {

@@ -85,16 +85,17 @@ function checkSpec(spec: JobSpec): void {
   if (fault !== undefined) throw new RuntimeError('start', fault)
 }
 
-/** A wall that cannot be built is no reason to do without it. */
-function checkNetwork({ bubblewrap }: Host, { network }: JobSpec): void {
-  if (network === 'egress' || bubblewrap !== undefined) return
-  const what = `This kind of job may have no network (${network}), and without bubblewrap nothing keeps it from one.`
+/** A wall that the customer demands and that cannot be built is no reason to do without it. */
+function checkNetwork({ bubblewrap }: Host, { network, ownNetwork }: JobSpec): void {
+  if (ownNetwork?.isDemanded !== true || bubblewrap !== undefined) return
+  const what = `This kind of job may have no network but ${network}, and without bubblewrap nothing keeps it from one.`
   throw new RuntimeError('start', `${what} Install bubblewrap, or change TENON_JOB_NETWORKS of the agent.`)
 }
 
 /** By file, not by argument: arguments of a process can be read by every user of the machine. */
 async function writeEnvironment(folder: JobFolder, host: Host, spec: JobSpec): Promise<void> {
-  const env = { ...spec.env, HOME: folder.work, TMPDIR: folder.temporary }
+  const closed = host.bubblewrap === undefined ? {} : spec.ownNetwork?.env
+  const env = { ...spec.env, ...closed, HOME: folder.work, TMPDIR: folder.temporary }
   if (host.bubblewrap === undefined) {
     const lines = Object.entries(env).map(([name, value]) => `export ${name}=${quote(value)}\n`)
     await writeFile(path.join(folder.run, 'environment'), lines.join(''), { mode: 0o600 })
@@ -104,7 +105,7 @@ async function writeEnvironment(folder: JobFolder, host: Host, spec: JobSpec): P
     workFolder: folder.work,
     tools: host.tools,
     mounts: spec.mounts,
-    network: spec.network,
+    hasOwnNetwork: spec.ownNetwork !== undefined,
     mayNestUsers: spec.mayNestUsers,
     env,
   }

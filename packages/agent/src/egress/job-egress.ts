@@ -1,0 +1,80 @@
+import { SERVER_NAME, type JobManifest } from '@tenon/core'
+import { allowedNetwork, isClosed, type NetworkLimits } from '../job-network.ts'
+import type { ProxySettings } from '../proxy.ts'
+import type { OwnNetwork } from '../runtime/runtime.ts'
+import type { EgressRules } from './decide.ts'
+import { isLoopback, parseTarget, showTarget, targetOf, type Target } from './target.ts'
+
+/** Any would do on a loopback of the job's own; this is where people look for a proxy. */
+const PROXY_PORT = 3128
+
+export interface EgressSettings {
+  serverUrl: string
+  registryUrl: string | undefined
+  /** API servers that the jobs' kubeconfig names. */
+  clusters: readonly Target[]
+  limits: NetworkLimits | undefined
+  proxy: ProxySettings
+  /** The authorities that the agent's machine trusts besides the usual ones, as PEM. */
+  authorities: string | undefined
+}
+
+/** Pure. */
+export function rulesFor(manifest: JobManifest, settings: EgressSettings): EgressRules {
+  const { serverUrl, registryUrl, clusters, limits } = settings
+  const network = allowedNetwork(manifest, limits)
+  return { network, serverUrl, registryUrl: registryUrl ?? serverUrl, clusters }
+}
+
+/** Pure: how a job with a network of its own finds the relay, in the forms that tools know. */
+export function ownNetworkOf(rules: EgressRules, isDemanded: boolean): OwnNetwork | undefined {
+  if (!isClosed(rules.network)) return undefined
+  return { env: insideEnv(rules), isDemanded }
+}
+
+/** Pure: where a loopback is the job's own, what it may reach on the machine's answers under the same address. */
+export function insideEnv(rules: EgressRules): Record<string, string> {
+  const forwards = loopbackTargets(rules).map(showTarget)
+  const port = freePort(loopbackTargets(rules))
+  const url = `http://127.0.0.1:${port}`
+  const near = '127.0.0.1,localhost,::1'
+  return {
+    TENON_JOB_FORWARDS: forwards.join(','),
+    TENON_JOB_PROXY: `127.0.0.1:${port}`,
+    ...both('HTTPS_PROXY', url),
+    ...both('HTTP_PROXY', url),
+    ...both('NO_PROXY', near),
+  }
+}
+
+/** Pure: an open job dials by itself, or through the relay where the agent has a proxy, whose user no job sees. */
+export function openEnv({ proxy }: EgressSettings, hasOwnLoopback: boolean): Record<string, string> {
+  if (!proxy.httpProxy && !proxy.httpsProxy) return {}
+  const near = ['127.0.0.1', 'localhost', '::1', ...(proxy.noProxy ? [proxy.noProxy] : [])].join(',')
+  const url = `http://127.0.0.1:${PROXY_PORT}`
+  return {
+    TENON_JOB_PROXY: hasOwnLoopback ? `127.0.0.1:${PROXY_PORT}` : 'any',
+    ...both('NO_PROXY', near),
+    ...(hasOwnLoopback ? { ...both('HTTPS_PROXY', url), ...both('HTTP_PROXY', url) } : {}),
+  }
+}
+
+/** Some tools read a variable in capitals, some in small letters. */
+function both(name: string, value: string): Record<string, string> {
+  return { [name]: value, [name.toLowerCase()]: value }
+}
+
+function loopbackTargets({ network, registryUrl, serverUrl, clusters }: EgressRules): Target[] {
+  const wanted = [
+    targetOf(new URL(registryUrl)),
+    ...network.names.map((name) => (name === SERVER_NAME ? targetOf(new URL(serverUrl)) : parseTarget(name))),
+    ...(network.mode === 'cluster' ? clusters : []),
+  ].filter((each) => each !== undefined)
+  return [...new Map(wanted.filter(isLoopback).map((each) => [showTarget(each), each])).values()]
+}
+
+function freePort(taken: readonly Target[]): number {
+  let port = PROXY_PORT
+  while (taken.some((each) => each.port === port)) port += 1
+  return port
+}

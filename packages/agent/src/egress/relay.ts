@@ -1,0 +1,101 @@
+import type { IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import type { Logger } from 'pino'
+import type { ProxySettings } from '../proxy.ts'
+import { decideEgress, type EgressRules } from './decide.ts'
+import { dial, DialError } from './dial.ts'
+import type { Target } from './target.ts'
+
+/** What the relay needs to know of the job that asks. */
+export interface RelayedJob {
+  jobId: string
+  rules: EgressRules
+  /** Addresses among the outputs that its manifest lets it read; asked only when they matter. */
+  outputs(): Promise<Target[]>
+}
+
+export interface Relay {
+  /** Answers one `CONNECT host:port` of a job and carries its bytes. Never rejects. */
+  connect(job: RelayedJob, request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void>
+  close(): void
+}
+
+const STATUS = {
+  bad_target: 400,
+  network_refused: 403,
+  address_refused: 403,
+  unreachable: 502,
+  proxy_failed: 502,
+} as const
+
+/** The one way out of a job that has a network of its own: by name, with a line in the agent's log for each connection. */
+export function createRelay({ proxy, log }: { proxy: ProxySettings; log: Logger }): Relay {
+  const open = new Set<Duplex>()
+  const counts = { connected: 0, refused: 0 }
+  return {
+    async connect(job, request, socket, head) {
+      const to = (request.url ?? '').slice(0, 300)
+      const { jobId } = job
+      hold(open, socket)
+      const plain = decideEgress(to, job.rules)
+      const verdict = plain.ok ? plain : decideEgress(to, job.rules, await job.outputs().catch(() => []))
+      if (!verdict.ok) {
+        counts.refused += 1
+        log.warn({ jobId, to, code: verdict.code, refused: counts.refused }, 'a job may not connect there')
+        return answer(socket, verdict)
+      }
+      try {
+        const dialed = await dial(verdict.target, { ...verdict, proxy })
+        counts.connected += 1
+        log.info({ jobId, to, via: dialed.via, connected: counts.connected }, 'a job connects out')
+        hold(open, dialed.socket)
+        socket.write('HTTP/1.1 200 Connection established\r\n\r\n')
+        if (head.byteLength > 0) dialed.socket.write(head)
+        join(socket, dialed.socket)
+      } catch (error) {
+        const { code, message, remedy } = asDialError(error)
+        if (code === 'address_refused') counts.refused += 1
+        log.warn({ jobId, to, code, reason: message, refused: counts.refused }, 'a job is not connected')
+        answer(socket, { code, message, remedy })
+      }
+    },
+    close() {
+      for (const socket of open) socket.destroy()
+    },
+  }
+}
+
+function hold(open: Set<Duplex>, socket: Duplex): void {
+  open.add(socket)
+  socket.once('close', () => open.delete(socket))
+  // Whoever broke off, the other side is told by `join`.
+  socket.on('error', () => undefined)
+}
+
+function join(one: Duplex, other: Duplex): void {
+  one.pipe(other)
+  other.pipe(one)
+  one.once('close', () => other.destroy())
+  other.once('close', () => one.destroy())
+}
+
+function asDialError(error: unknown): DialError {
+  if (error instanceof DialError) return error
+  return new DialError('unreachable', 'The agent could not connect.', "Look at the agent's own log.", {
+    cause: error,
+  })
+}
+
+function answer(
+  socket: Duplex,
+  { code, message, remedy }: { code: keyof typeof STATUS; message: string; remedy: string },
+): void {
+  const body = JSON.stringify({ error: { code, message, remedy } })
+  const head = [
+    `HTTP/1.1 ${STATUS[code]} Not connected`,
+    'content-type: application/json',
+    `content-length: ${Buffer.byteLength(body)}`,
+    'connection: close',
+  ]
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+}

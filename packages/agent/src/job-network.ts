@@ -1,0 +1,16 @@
+import { narrowNetwork, type JobKind, type JobManifest, type JobNetwork, type NetworkMode } from '@tenon/core'
+
+export type NetworkLimits = Readonly<Partial<Record<JobKind, NetworkMode>>>
+
+/** Pure: what the customer leaves of what the manifest gives. */
+export function allowedNetwork(
+  { kind, network }: Pick<JobManifest, 'kind' | 'network'>,
+  limits: NetworkLimits | undefined,
+): JobNetwork {
+  return narrowNetwork(network, limits?.[kind])
+}
+
+/** Pure: whether the job has a network of its own, out of which only the agent's relay leads. */
+export function isClosed({ mode, names }: JobNetwork): boolean {
+  return mode === 'internal' || mode === 'cluster' || (mode === 'egress' && names.length > 0)
+}
