@@ -81,6 +81,15 @@ describe('what a job gets', () => {
     expect(forwards).toBe('127.0.0.1:5000,127.0.0.1:6443')
   })
 
+  it('is a label on a cluster, where the registry is behind the relay and the API server is not', () => {
+    const cluster = { remoteApi: { url: 'https://agent', ca: '' }, apiServerHost: '10.96.0.1' }
+    const deploy = network('deploy', cluster, ['helm_chart'])
+    expect(deploy).toMatchObject({ mode: 'cluster', own: undefined })
+    expect(deploy.env['NO_PROXY']).toBe('127.0.0.1,localhost,::1,kubernetes.default.svc,10.96.0.1')
+    expect(deploy.env['HTTPS_PROXY']).toBe('http://127.0.0.1:3128')
+    expect(network('sync', cluster).env).not.toHaveProperty('HTTPS_PROXY')
+  })
+
   it('is what the customer leaves of it, which a machine must be able to hold to', () => {
     const egress = egressOf({ limits: { action: 'internal', sync: 'open' } })
     expect(network('action', { egress })).toMatchObject({ mode: 'internal', isDemanded: true })

@@ -20,6 +20,8 @@ export interface JobSpecSettings {
   /** On `kubernetes`: the service account of each kind of job; a kind without one has no access to the cloud. */
   serviceAccounts?: Readonly<Partial<Record<JobKind, string>>> | undefined
   egress: EgressSettings
+  /** On `kubernetes`, where the agent's own pod finds the API server. */
+  apiServerHost?: string | undefined
   hostSocket: string | undefined
   lentPaths: string[]
   toolPaths: string[]
@@ -41,6 +43,7 @@ export function jobSpecSettings(
     node: process.execPath,
     programs: config.programs,
     serviceAccounts: config.kubernetes?.serviceAccounts,
+    apiServerHost: config.kubernetes?.serviceHost,
     hostSocket: config.hostSocket,
     lentPaths: config.lentPaths,
     toolPaths: config.toolPaths,
@@ -91,18 +94,27 @@ export function buildJobSpec(manifest: JobManifest, token: string, settings: Job
   }
 }
 
+/** Pods speak to it themselves, not through the relay. An agent outside the cluster does not know its address there. */
+function apiServerNames(host: string | undefined): string[] {
+  const ranges = ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16']
+  return ['kubernetes.default.svc', ...(host === undefined ? ranges : [host])]
+}
+
 const BRINGS_SERVICES: ReadonlySet<string> = new Set(['container_image', 'docker_build'])
 
 /** On a cluster the walls are policies of its network, by the label of the mode; the relay is there all the same. */
 function networkOfJob(
   manifest: JobManifest,
-  { egress, isContainer, remoteApi }: JobSpecSettings,
+  settings: JobSpecSettings,
 ): Pick<JobSpec, 'network' | 'ownNetwork' | 'env'> {
+  const { egress, isContainer, remoteApi } = settings
   const rules = rulesFor(manifest, egress)
   const { mode } = rules.network
   if (!isClosed(rules.network)) return { network: mode, env: openEnv(egress, isContainer) }
-  if (remoteApi !== undefined)
-    return { network: mode, env: mode === 'egress' ? openEnv(egress, true) : insideEnv(rules) }
+  if (remoteApi !== undefined) {
+    const direct = mode === 'cluster' ? apiServerNames(settings.apiServerHost) : []
+    return { network: mode, env: mode === 'egress' ? openEnv(egress, true) : insideEnv(rules, direct) }
+  }
   const limit = egress.limits?.[manifest.kind]
   const isDemanded = limit === 'internal' || limit === 'cluster'
   // An engine lets a container without a network into none, that of the services which the job probes neither.

@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -61,6 +61,13 @@ async function isUp(demo: Start): Promise<void> {
   expect(demo.text()).toContain('Tenon is up.')
 }
 
+/** Of the one install. */
+function agentLog(): string {
+  const installs = join(dir, 'data', 'customer', 'installs')
+  const [id = ''] = readdirSync(installs)
+  return join(installs, id, 'system', 'agent', 'log')
+}
+
 describe('npm start', () => {
   it('holds its folder alone, takes its installs to another port, and stops though nobody reads it', async () => {
     const first = start()
@@ -104,6 +111,15 @@ describe('npm start', () => {
     third.child.kill('SIGHUP')
     expect(await third.exited).toBe(0)
     expect(processesOf(dir)).toEqual([])
+  }, 400_000)
+
+  it('deploys with the networks of jobs closed as the docs show', async () => {
+    const demo = start('dev-env.mjs', [], { TENON_JOB_NETWORKS: 'action=none,deploy=internal' })
+    await isUp(demo)
+    expect((await tenon('deploy', 'first-customer')).code).toBe(0)
+    const log = readFileSync(agentLog(), 'utf8')
+    expect(log).toContain('none, which is now called internal')
+    expect(log).toContain('a job connects out')
   }, 400_000)
 
   it('says what is wrong with its port or its folder', async () => {

@@ -112,6 +112,9 @@ function inherited(): Record<string, string> {
     'HTTP_PROXY',
     'NO_PROXY',
     'DATABASE_URL',
+    'NODE_EXTRA_CA_CERTS',
+    'SSL_CERT_FILE',
+    'TENON_JOB_NETWORKS',
     'TENON_LOG_LEVEL',
   ]
   return Object.fromEntries(

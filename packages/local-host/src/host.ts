@@ -51,11 +51,12 @@ class Host implements InstallKeeper {
   #turn: Promise<unknown> = Promise.resolve()
   #closed = false
 
-  constructor(dir: string, sockets: string, { log, clock, random }: LocalHostOptions) {
+  constructor(dir: string, sockets: string, { log, clock, random, agentEnv }: LocalHostOptions) {
     this.#installsFolder = join(dir, 'installs')
     this.#sockets = sockets
     this.#context = {
       log,
+      agentEnv,
       now: clock?.now ?? Date.now,
       random: random ?? Math.random,
       takenPorts: () => new Set(this.all().flatMap((install) => install.ports.taken())),
@@ -133,6 +134,8 @@ export interface LocalHostOptions {
   log: Logger
   clock?: { now: () => number }
   random?: () => number
+  /** What whoever runs this machine says to the agents of its installs, such as a proxy. */
+  agentEnv?: Record<string, string>
 }
 
 export interface LocalHost {

@@ -113,7 +113,12 @@ export class Install {
   }
 
   #addUnit(kind: Kind, name: string): Unit {
-    const unit = new Unit(name, join(this.folder, kind, name), { ...this.#context, installId: this.id })
+    const isAgent = kind === 'system' && name === 'agent'
+    const unit = new Unit(name, join(this.folder, kind, name), {
+      ...this.#context,
+      installId: this.id,
+      agentEnv: isAgent ? this.#context.agentEnv : undefined,
+    })
     this.#units[kind].set(name, unit)
     return unit
   }

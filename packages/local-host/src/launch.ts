@@ -12,8 +12,30 @@ export interface LaunchPlan {
   cwd: string
 }
 
-/** The environment is made from nothing: what the local-host itself was started with stays its own. */
-export function planLaunch(unit: UnitAddress, paths: UnitPaths, desired: Desired): LaunchPlan {
+/** What whoever runs this machine says of the jobs and the network of its installs. */
+const OWNERS_SETTINGS = [
+  'TENON_JOB_NETWORKS',
+  'HTTPS_PROXY',
+  'HTTP_PROXY',
+  'NO_PROXY',
+  'NODE_EXTRA_CA_CERTS',
+  'SSL_CERT_FILE',
+]
+
+/** Pure: those that are set, for the agents of installs; nothing else of them is inherited. */
+export function ownersSettings(env: Record<string, string | undefined>): Record<string, string> {
+  return Object.fromEntries(
+    OWNERS_SETTINGS.flatMap((name) => (env[name] === undefined ? [] : [[name, env[name]]])),
+  )
+}
+
+/** The environment is made from nothing: what the local-host itself was started with stays its own, but `settings`. */
+export function planLaunch(
+  unit: UnitAddress,
+  paths: UnitPaths,
+  desired: Desired,
+  settings: Record<string, string> = {},
+): LaunchPlan {
   const { files, bundle } = versionPaths(paths, desired.version)
   const home = desired.spec.hasBundle ? bundle : paths.data
   const fill = (text: string) =>
@@ -32,6 +54,7 @@ export function planLaunch(unit: UnitAddress, paths: UnitPaths, desired: Desired
       TENON_UNIT_VERSION: desired.version,
       TENON_FILES: files,
       TENON_DATA: paths.data,
+      ...settings,
       ...Object.fromEntries(env),
     },
   }

@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util'
 import { HostError, messageOf } from './errors.ts'
 import { startLocalHost } from './host.ts'
+import { ownersSettings } from './launch.ts'
 import { jsonLogger } from './logger.ts'
 
 const { values } = parseArgs({ options: { dir: { type: 'string' } } })
@@ -16,7 +17,7 @@ const asked = new Promise<string>((resolve) => {
   process.on('SIGINT', resolve)
 })
 try {
-  const host = await startLocalHost({ dir: values.dir, log })
+  const host = await startLocalHost({ dir: values.dir, log, agentEnv: ownersSettings(process.env) })
   process.stdout.write(`${host.adminSocket}\n`)
   log.info({ signal: await asked }, 'stopping everything this local-host runs')
   await host.close({ stopServices: true })

@@ -132,8 +132,8 @@ export class Unit {
   async #launch(): Promise<void> {
     const desired = this.#desired
     if (!desired || this.#closed || this.#running) return
-    const { installId, now, log } = this.#context
-    const plan = planLaunch({ installId, name: this.name }, this.paths, desired)
+    const { installId, now, log, agentEnv } = this.#context
+    const plan = planLaunch({ installId, name: this.name }, this.paths, desired, agentEnv)
     const missing = await missingFolder(plan)
     if (missing) return this.#ended({ code: null, signal: null, error: missing })
     const child = launch(plan, this.paths, desired.version, now())
@@ -247,6 +247,8 @@ export interface UnitContext {
   log: Logger
   now: () => number
   random: () => number
+  /** What the agent of an install gets besides its own; other units get none of it. */
+  agentEnv?: Record<string, string> | undefined
 }
 
 type Waited = Pick<ApplyResult, 'outcome' | 'reason' | 'logTail'>

@@ -20,6 +20,7 @@ import { clippedText, digest, jsonObject } from './scalars.ts'
  *   LOCK | UNLOCK /v1/terraform/:component         its lock; body and 423 answer: stateLock. It is the job's: free once the job is over
  *   PUT  /v1/plans[?component=]    a saved plan's bytes                     → savedPlan
  *   GET  /v1/plans/:digest         one that the manifest approved, or that this job put → its bytes
+ *   CONNECT host:port             a connection to what the job's network lets it reach, made by the agent; else 403 with the reason
  *   … /v1/service                  a component that runs on the agent's engine; see job-service.ts
  *
  * Terraform knows basic authentication only: the token is taken as the password too. It is never part of an address.

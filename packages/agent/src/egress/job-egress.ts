@@ -33,11 +33,11 @@ export function ownNetworkOf(rules: EgressRules, isDemanded: boolean): OwnNetwor
 }
 
 /** Pure: where a loopback is the job's own, what it may reach on the machine's answers under the same address. */
-export function insideEnv(rules: EgressRules): Record<string, string> {
+export function insideEnv(rules: EgressRules, direct: readonly string[] = []): Record<string, string> {
   const forwards = loopbackTargets(rules).map(showTarget)
   const port = freePort(loopbackTargets(rules))
   const url = `http://127.0.0.1:${port}`
-  const near = '127.0.0.1,localhost,::1'
+  const near = ['127.0.0.1', 'localhost', '::1', ...direct].join(',')
   return {
     TENON_JOB_FORWARDS: forwards.join(','),
     TENON_JOB_PROXY: `127.0.0.1:${port}`,

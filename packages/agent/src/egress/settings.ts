@@ -33,6 +33,10 @@ export async function openEgress(config: AgentConfig, log: Logger): Promise<Egre
     proxy,
     authorities: pem === '' ? undefined : `${pem}\n`,
   }
+  log.info(
+    { limits: networks ?? {}, authorities: pem !== '' },
+    'jobs with egress and no declared names (Terraform, scripts, actions) have the network of the machine; TENON_JOB_NETWORKS narrows it',
+  )
   return { settings, relay: createRelay({ proxy, log }) }
 }
 

@@ -100,6 +100,20 @@ describe('the doctor', () => {
     expect(checks['server']).toMatchObject({ status: 'warn', message: expect.stringContaining('9.9.9') })
   })
 
+  it('says what the machine of an agent cannot keep its jobs from', async () => {
+    expect((await examine()).checks['walls']).toMatchObject({
+      status: 'ok',
+      message: expect.stringContaining('egress'),
+    })
+    const runtime = { name: 'process', confinement: '', warnings: ['Jobs are not confined.'] }
+    api.handlers['agents.list'] = () => ({ items: [agent({ runtime, connected: true })], next: null })
+    expect((await examine()).checks['walls']).toMatchObject({
+      status: 'warn',
+      message: expect.stringContaining('Jobs are not confined.'),
+      remedy: expect.stringContaining('TENON_JOB_NETWORKS'),
+    })
+  })
+
   it('finds the bundles and bubblewrap where they are', async () => {
     const bin = join(home.home, 'bin')
     await mkdir(bin)

@@ -56,7 +56,7 @@ async function checkBubblewrap(io: Io): Promise<Check> {
   }
   return warn(
     'bubblewrap',
-    'absent: jobs of an agent on this machine run unconfined',
+    'absent: jobs of an agent on this machine run unconfined, with the network of the machine',
     'install it (Debian: apt install bubblewrap)',
   )
 }

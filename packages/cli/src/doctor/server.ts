@@ -34,8 +34,9 @@ export async function serverChecks(cli: Cli): Promise<Check[]> {
     return [signIn, unreachable(url, error)]
   }
   const clock = checkClock(dates.at(-1))
-  const rest = await Promise.all([checkToken(cli, client, info), checkAgents(client), checkLostJobs(client)])
-  return [signIn, checkVersion(url, info), ...clock, ...rest]
+  const agents = (await client.call('agents.list', { query: { limit: 200 } })).items
+  const [token, jobs] = await Promise.all([checkToken(cli, client, info), checkLostJobs(client)])
+  return [signIn, checkVersion(url, info), ...clock, token, checkAgents(agents), checkWalls(agents), jobs]
 }
 
 /** Notes when each answer came and what time the server said it was. */
@@ -99,8 +100,9 @@ async function checkToken(cli: Cli, client: Client, info: Info): Promise<Check> 
     : ok('token', words)
 }
 
-async function checkAgents(client: Client): Promise<Check> {
-  const { items } = await client.call('agents.list', { query: { limit: 200 } })
+type Agents = CallOutput<'agents.list'>['items']
+
+function checkAgents(items: Agents): Check {
   const enrolled = items.filter((agent) => agent.status === 'enrolled')
   const away = enrolled.filter((agent) => !agent.connected)
   if (away.length > 0) {
@@ -118,6 +120,24 @@ async function checkAgents(client: Client): Promise<Check> {
     return warn('agents', 'no build agent has enrolled', 'tenon agent join-token --role build')
   }
   return ok('agents', `${enrolled.length} connected`)
+}
+
+/** What an agent said at its start that its machine cannot do; and what no machine does yet. */
+function checkWalls(items: Agents): Check {
+  const told = items
+    .filter(({ status, connected }) => status === 'enrolled' && connected)
+    .flatMap((agent) =>
+      (agent.runtime?.warnings ?? []).map((warning) => `${agent.id} (${agent.role}): ${warning}`),
+    )
+  const open =
+    'jobs with egress and no declared names (Terraform, scripts, actions) have the network of their machine'
+  const narrow = 'narrow jobs with TENON_JOB_NETWORKS of the agent'
+  if (told.length === 0) return ok('walls', `${open}; ${narrow}`)
+  return warn(
+    'walls',
+    `${told.slice(0, 3).join(' ')} Besides, ${open}`,
+    `see \`tenon agent list --json\`; ${narrow}`,
+  )
 }
 
 async function checkLostJobs(client: Client): Promise<Check> {

@@ -66,13 +66,15 @@ function confinementWords(bubblewrap: string | undefined, cgroups: CgroupHost | 
 }
 
 function confinementWarning(missing: 'absent' | 'forbidden' | 'off', detail: string): string {
+  const network =
+    'They have the network of this machine, its loopback included, whatever their manifest says.'
   switch (missing) {
     case 'absent':
-      return 'Jobs are not confined: they see all files of this user. Install bubblewrap: apt-get install bubblewrap.'
+      return `Jobs are not confined: they see all files of this user. ${network} Install bubblewrap: apt-get install bubblewrap.`
     case 'forbidden':
-      return `Jobs are not confined: bubblewrap is here but may not make namespaces (${detail}). Allow user namespaces: sysctl kernel.unprivileged_userns_clone=1, or run the agent outside of a restricted container.`
+      return `Jobs are not confined: bubblewrap is here but may not make namespaces (${detail.slice(0, 150)}). ${network} Allow user namespaces: sysctl kernel.unprivileged_userns_clone=1, or run the agent outside of a restricted container.`
     case 'off':
-      return 'Jobs are not confined: the configuration says so.'
+      return `Jobs are not confined: the configuration says so. ${network}`
   }
 }
 
