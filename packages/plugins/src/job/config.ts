@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import { JOB_SURROUNDINGS } from '@tenon/protocol'
 import { PluginError } from '../sdk/errors.ts'
 import type { SecureAddress } from '../sdk/unix-socket.ts'
 
@@ -15,23 +16,7 @@ export interface JobConfig {
   extraCa: string | undefined
 }
 
-const INHERITED = [
-  'PATH',
-  'HOME',
-  'TMPDIR',
-  'LANG',
-  'HTTPS_PROXY',
-  'HTTP_PROXY',
-  'NO_PROXY',
-  'https_proxy',
-  'http_proxy',
-  'no_proxy',
-  'NODE_EXTRA_CA_CERTS',
-  'TENON_LENT_PATHS',
-  // By these a program finds the cluster whose pod it runs in.
-  'KUBERNETES_SERVICE_HOST',
-  'KUBERNETES_SERVICE_PORT',
-]
+const INHERITED = ['PATH', 'HOME', 'TMPDIR', 'LANG', 'TENON_LENT_PATHS', ...JOB_SURROUNDINGS]
 
 export async function readJobConfig(env: Record<string, string | undefined>): Promise<JobConfig> {
   const url = env['TENON_JOB_URL'] ?? ''

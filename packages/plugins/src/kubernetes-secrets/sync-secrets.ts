@@ -1,6 +1,6 @@
-import { existsSync } from 'node:fs'
 import { z } from 'zod'
 import { componentOperation, type Work } from '../deploy/operation.ts'
+import { findAccess } from '../kubernetes/access.ts'
 import { openCluster, type Cluster } from '../kubernetes/cluster.ts'
 import { ensureNamespace, leaveNamespace } from '../kubernetes/namespace.ts'
 import { kubeObject, listOf, type KubeObject } from '../kubernetes/objects.ts'
@@ -25,10 +25,9 @@ type Config = z.infer<typeof config>
 
 /** On what is ours: the id of the install it belongs to. */
 const MARK = 'tenon.dev/secret-of'
-const POD_TOKEN = '/var/run/secrets/kubernetes.io/serviceaccount/token'
 
 export const deploy = componentOperation(config, async (work): Promise<OperationResult> => {
-  if (!hasCluster(work)) return noCluster(work)
+  if (!(await hasCluster(work))) return noCluster(work)
   const cluster = await openCluster(work)
   const wanted = await wantedSecrets(work)
   for (const namespace of new Set(wanted.map(placeOf))) await ensureNamespace(cluster, namespace, work.name)
@@ -50,7 +49,7 @@ export const deploy = componentOperation(config, async (work): Promise<Operation
 })
 
 export const destroy = componentOperation(config, async (work): Promise<OperationResult> => {
-  if (!hasCluster(work)) return noCluster(work)
+  if (!(await hasCluster(work))) return noCluster(work)
   const cluster = await openCluster(work)
   const there = await ours(work, cluster)
   await remove(cluster, there)
@@ -59,9 +58,8 @@ export const destroy = componentOperation(config, async (work): Promise<Operatio
   return { ok: true, message: `Removed ${there.length} Kubernetes secrets.`, data: {} }
 })
 
-/** A pod has an account of its own; elsewhere the agent lends jobs a file. */
-function hasCluster({ job }: Work<Config>): boolean {
-  return job.kubeconfig !== undefined || existsSync(POD_TOKEN)
+async function hasCluster(work: Work<Config>): Promise<boolean> {
+  return (await findAccess(work)) !== 'none'
 }
 
 function noCluster({ component }: Work<Config>): OperationResult {

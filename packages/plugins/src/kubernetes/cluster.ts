@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import { complaintOf, findTool, runTool, type ToolContext, type ToolEnd } from '../deploy/run-tool.ts'
 import { PluginError } from '../sdk/errors.ts'
 import type { OperationContext } from '../sdk/plugin.ts'
+import { findAccess, noAccess } from './access.ts'
 import { parseObjects, type KubeObject } from './objects.ts'
 
 /** The install's cluster, through kubectl: it knows every way in which clusters are logged in to. */
@@ -30,6 +31,7 @@ export type ClusterContext = ToolContext & Pick<OperationContext, 'job' | 'workD
 
 export async function openCluster(context: ClusterContext): Promise<Cluster> {
   const program = await findTool(context, 'kubectl')
+  if ((await findAccess(context)) === 'none') throw noAccess()
   const env = clusterEnv(context)
   const giveUp = Date.now() + context.manifest.limits.timeoutSeconds * PATIENCE_OF_LIMIT
   const kubectl: Cluster['kubectl'] = (args, input, timeoutMs = TIMEOUT_MS) =>
@@ -68,7 +70,7 @@ export async function openCluster(context: ClusterContext): Promise<Cluster> {
   }
 }
 
-/** Inside a cluster a pod's own service account is the access; elsewhere the file that was lent to jobs. */
+/** Without a file that was lent, programs find the account of their pod by themselves. */
 export function clusterEnv({
   job,
   workDir,

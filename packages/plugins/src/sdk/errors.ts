@@ -32,6 +32,7 @@ export const PLUGIN_ERROR_CODES = [
   'template_invalid', // a template of the configuration cannot be rendered
   'plan_stale', // what was planned for is not there any more
   'image_outside_closure', // what would run names an image that did not come with the artifact
+  'cluster_missing', // the job was given no access to a cluster
   'cluster_refused', // Kubernetes cannot be reached, or said no
   'not_deployable', // the type is carried in configurations, and nothing can deploy it yet
   'policy_invalid', // a policy cannot be read or evaluated
@@ -49,6 +50,7 @@ const FINAL: ReadonlySet<PluginErrorCode> = new Set([
   'secret_missing',
   'template_invalid',
   'plan_stale',
+  'cluster_missing',
   'image_outside_closure',
   'not_deployable',
   'policy_invalid',

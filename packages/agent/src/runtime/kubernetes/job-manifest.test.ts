@@ -27,6 +27,7 @@ describe('the Job of a job', () => {
   it('runs once, in one pod, with a deadline, found by labels and owned by nobody', () => {
     const job = buildJob(parts)
     expect(job.spec).toMatchObject({ backoffLimit: 0, completions: 1, parallelism: 1 })
+    expect(job.spec).toMatchObject({ podReplacementPolicy: 'Failed' })
     expect(job.spec.activeDeadlineSeconds).toBe(900 + 60 + 5 + 100)
     expect(job.spec.template.spec.restartPolicy).toBe('Never')
     expect(job.metadata).toMatchObject({

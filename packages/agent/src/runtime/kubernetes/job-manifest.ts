@@ -48,6 +48,11 @@ export function buildJob(parts: JobParts): JobObject {
       backoffLimit: 0,
       completions: 1,
       parallelism: 1,
+      // Never a second pod: not beside one that is still going, and not after a drain. Clusters too old for it ignore it.
+      podReplacementPolicy: 'Failed',
+      podFailurePolicy: {
+        rules: [{ action: 'FailJob', onPodConditions: [{ type: 'DisruptionTarget', status: 'True' }] }],
+      },
       activeDeadlineSeconds: START_SECONDS + timeoutSeconds + graceSeconds + parts.keepSeconds,
       template: {
         metadata: {
@@ -102,6 +107,10 @@ export interface JobObject {
     backoffLimit: number
     completions: number
     parallelism: number
+    podReplacementPolicy: 'Failed'
+    podFailurePolicy: {
+      rules: { action: 'FailJob'; onPodConditions: { type: string; status: 'True' }[] }[]
+    }
     activeDeadlineSeconds: number
     template: {
       metadata: { labels: Record<string, string>; annotations: Record<string, string> }

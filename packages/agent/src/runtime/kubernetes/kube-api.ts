@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { openAccess } from './kube-access.ts'
 import type { KubeAccess } from './kube-access.ts'
 import { isKube } from './kube-error.ts'
+import type { KubeErrorCode } from './kube-error.ts'
 import { execInPod } from './kube-exec.ts'
 import type { ExecTarget, PodExec } from './kube-exec.ts'
 import { createKubeHttp } from './kube-http.ts'
@@ -52,6 +53,8 @@ const eventSchema = z.object({
 })
 export type KubeEvent = z.infer<typeof eventSchema>
 
+const reviewSchema = z.object({ status: z.object({ userInfo: z.object({ username: z.string() }) }) })
+
 const list = <T>(schema: z.ZodType<T>) =>
   z.object({ metadata: z.object({ resourceVersion: z.string() }), items: z.array(schema) })
 const watchSchema = z.object({ type: z.string(), object: z.unknown() })
@@ -63,6 +66,8 @@ export type PodChange =
 /** What jobs need of one namespace of a cluster, and nothing more: see the chart's role. */
 export interface KubeApi {
   version(): Promise<string>
+  /** As whom the agent is known there; undefined where the cluster does not say. */
+  whoAmI(): Promise<string | undefined>
   createJob(job: JobObject): Promise<KubeJob>
   getJob(name: string): Promise<KubeJob | undefined>
   listJobs(selector: string): Promise<KubeJob[]>
@@ -110,6 +115,12 @@ export function createKubeApi(settings: KubeSettings): KubeApi {
         path: '/version',
       })
       return gitVersion.replace(/^v/, '')
+    },
+    async whoAmI() {
+      const body = { apiVersion: 'authentication.k8s.io/v1', kind: 'SelfSubjectReview' }
+      const path = `/apis/${body.apiVersion}/selfsubjectreviews`
+      const asked = ask(reviewSchema, { method: 'POST', path, body })
+      return (await orAbsent(asked, ['not_found', 'forbidden']))?.status.userInfo.username
     },
     createJob: (job) => ask(jobSchema, { method: 'POST', path: jobs, body: job }),
     getJob: (name) => orAbsent(ask(jobSchema, { method: 'GET', path: `${jobs}/${name}` })),
@@ -160,9 +171,12 @@ function changeOf(line: string): PodChange {
   return { type: type === 'BOOKMARK' ? 'BOOKMARK' : 'ERROR', version }
 }
 
-async function orAbsent<T>(asked: Promise<T>): Promise<T | undefined> {
+async function orAbsent<T>(
+  asked: Promise<T>,
+  codes: KubeErrorCode[] = ['not_found'],
+): Promise<T | undefined> {
   return asked.catch((error: unknown) => {
-    if (isKube(error, 'not_found')) return undefined
+    if (isKube(error, ...codes)) return undefined
     throw error
   })
 }

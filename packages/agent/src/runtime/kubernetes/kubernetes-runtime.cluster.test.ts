@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
 import path from 'node:path'
+import { JOB_SURROUNDINGS } from '@tenon/protocol'
 import { pino } from 'pino'
 import { describeRuntimeContract } from '../contract.testing.ts'
 import type { ContractHarness, ContractPrograms } from '../contract.testing.ts'
@@ -55,7 +56,8 @@ const programs: ContractPrograms = {
     command: ['tail', '/dev/zero'],
     limits: { memoryBytes: 64 << 20, cpus: 1, pids: 64, timeoutSeconds: 60, graceSeconds: 1 },
   }),
-  printEnv: () => ({ command: ['env'] }),
+  // What the kubelet tells every pod stays: by it a job finds its cluster.
+  printEnv: () => ({ command: ['env', ...JOB_SURROUNDINGS.flatMap((name) => ['-u', name]), 'env'] }),
   printFile: (name) => shell(`echo "$(stat -c %a ${name}) $(cat ${name})"`),
   look: (target) => shell(`if [ -e '${target}' ]; then echo seen; else echo hidden; fi`),
   leaveChildren: () => shell('(sleep 1000 & sleep 1000 &) ; setsid sleep 1000 & echo up; exec sleep 1000'),

@@ -110,7 +110,9 @@ async function describe({ api, options }: Context) {
   try {
     const version = await api.version()
     await api.listJobs(`${LABELS.agent}=${options.agentKey}`)
-    const confinement = `a pod each by Kubernetes ${version} in ${options.namespace}; ${walls}; memory, cpu, disk limited by the kubelet, processes by user`
+    const name = await api.whoAmI()
+    const who = name === undefined ? '' : ` as ${name}`
+    const confinement = `a pod each by Kubernetes ${version} in ${options.namespace}, made${who}; ${walls}; memory, cpu, disk limited by the kubelet, processes by user`
     return { confinement, warnings: [] }
   } catch (error) {
     if (!isKube(error)) throw error

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { JOB_SURROUNDINGS } from '@tenon/protocol'
 import type { JobSpec } from '../runtime.ts'
 import { WRAPPER_PIDS } from '../wrapper.ts'
 import { INSIDE, KEEPER, KEEPER_SECONDS, WRAPPER } from './pod-scripts.ts'
@@ -75,7 +76,8 @@ function jobContainer({ spec, image, command }: PodParts): Container {
   const numbers = [timeoutSeconds, timeoutSeconds + graceSeconds, graceSeconds]
   const processes = pids + WRAPPER_PIDS + KEEPER_PIDS
   const names = Object.keys(spec.files).join('\n')
-  const words = [...numbers.map(String), String(processes), Object.keys(env).join(' '), names]
+  const kept = [...Object.keys(env), ...JOB_SURROUNDINGS].join(' ')
+  const words = [...numbers.map(String), String(processes), kept, names]
   const program = spec.command.length > 0 ? spec.command : command
   const cpu = (share: number) => `${Math.max(1, Math.round(cpus * share * 1000))}m`
   const memory = String(memoryBytes)

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
-import { readdir } from 'node:fs/promises'
+import { readdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { pino } from 'pino'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { JobSpec, Runtime } from '../runtime.ts'
 import { leftOf, missingCluster, openCluster } from './cluster.testing.ts'
 import type { TestCluster } from './cluster.testing.ts'
@@ -52,6 +52,28 @@ describe.skipIf(missing !== undefined)(`a pod of Kubernetes ${missing ?? ''}`, {
     const script = 'cut -c1-3 /var/run/secrets/kubernetes.io/serviceaccount/token'
     const text = await printed(open(), jobSpec('role', script, { serviceAccount: 'cloud' }))
     expect(text).toBe('eyJ\n')
+  })
+
+  it('sees what cluster and cloud tell its pod, and no credential that stands in its environment', async () => {
+    const given = {
+      AWS_ROLE_ARN: 'arn:aws:iam::1:role/deployer',
+      AWS_WEB_IDENTITY_TOKEN_FILE: '/var/run/secrets/eks.amazonaws.com/serviceaccount/token',
+      AZURE_CLIENT_ID: 'client',
+      AWS_SECRET_ACCESS_KEY: 'very-secret',
+      AWS_CONTAINER_AUTHORIZATION_TOKEN: 'very-secret',
+      SOMETHING_ELSE: 'of-the-cluster',
+    }
+    const takeBack = await giveToPods(cluster, given)
+    const text = await printed(open(), jobSpec('surroundings', 'env'))
+    await takeBack()
+    const seen = Object.fromEntries(text.split('\n').map((line) => line.split(/=(.*)/).slice(0, 2)))
+    expect(seen).toMatchObject({
+      AWS_ROLE_ARN: given.AWS_ROLE_ARN,
+      AWS_WEB_IDENTITY_TOKEN_FILE: given.AWS_WEB_IDENTITY_TOKEN_FILE,
+      AZURE_CLIENT_ID: given.AZURE_CLIENT_ID,
+      KUBERNETES_SERVICE_HOST: expect.stringMatching(/\d/),
+    })
+    expect(text).not.toMatch(/very-secret|of-the-cluster/)
   })
 
   it('keeps its token out of what the cluster shows, and the secret is gone once it runs', async () => {
@@ -126,6 +148,12 @@ describe.skipIf(missing !== undefined)(`a pod of Kubernetes ${missing ?? ''}`, {
       message: expect.anything(),
     })
     expect(await readLog(runtime, spec.jobId)).toBe('up\nlast words\n')
+    const made = [
+      '--field-selector',
+      `reason=SuccessfulCreate,involvedObject.name=${jobName(KEY, spec.jobId)}`,
+    ]
+    const events = await cluster.kubectl('-n', cluster.namespace, 'get', 'events', ...made, '-o', 'name')
+    expect(events.trim().split('\n')).toHaveLength(1)
     await runtime.remove(spec.jobId)
   })
 
@@ -171,6 +199,47 @@ describe.skipIf(missing !== undefined)(`a pod of Kubernetes ${missing ?? ''}`, {
     },
   )
 })
+
+/** As a cloud's webhook does: variables in every pod of the test's namespace. Answers what takes it back. */
+async function giveToPods(cluster: TestCluster, given: Record<string, string>): Promise<() => Promise<void>> {
+  const { namespace, kubectl } = cluster
+  const env = Object.entries(given).map(
+    ([name, value]) => `Object.spec.containers.env{name: '${name}', value: '${value}'}`,
+  )
+  const expression = `Object{spec: Object.spec{containers: object.spec.containers.map(c,
+    Object.spec.containers{name: c.name, env: [${env.join(', ')}]})}}`
+  const own = {
+    apiVersion: 'admissionregistration.k8s.io/v1',
+    kind: 'MutatingAdmissionPolicy',
+    metadata: { name: namespace },
+    spec: {
+      matchConstraints: {
+        resourceRules: [
+          { apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['pods'] },
+        ],
+      },
+      reinvocationPolicy: 'Never',
+      mutations: [{ patchType: 'ApplyConfiguration', applyConfiguration: { expression } }],
+    },
+  }
+  const binding = {
+    apiVersion: own.apiVersion,
+    kind: 'MutatingAdmissionPolicyBinding',
+    metadata: own.metadata,
+    spec: {
+      policyName: namespace,
+      matchResources: { namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': namespace } } },
+    },
+  }
+  const file = path.join(cluster.dir, 'webhook.json')
+  await writeFile(file, JSON.stringify({ apiVersion: 'v1', kind: 'List', items: [own, binding] }))
+  await kubectl('apply', '-f', file)
+  // A policy holds once the API server has read it: a dry run tells.
+  const probe = ['-n', namespace, 'run', 'probe', '--image=none', '--dry-run=server', '-o', 'json']
+  const isThere = async () => expect(await kubectl(...probe)).toContain('SOMETHING_ELSE')
+  await vi.waitFor(isThere, { timeout: 30_000, interval: 200 })
+  return async () => void (await kubectl('delete', '-f', file))
+}
 
 function limits(): JobSpec['limits'] {
   return { memoryBytes: 32 * MEGABYTE, cpus: 0.25, pids: 32, timeoutSeconds: 60, graceSeconds: 1 }
