@@ -1,7 +1,7 @@
 import type { Json } from '@tenon/core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDeployWorld, type DeployWorld, type Given } from '../testing/deploy-world.ts'
-import { kubeconfig, kubectl, pathWith, whyNoCluster } from '../testing/kubernetes.ts'
+import { accountOf, kubeconfig, kubectl, pathWith, whyNoCluster } from '../testing/kubernetes.ts'
 
 const absent = whyNoCluster()
 const MARKER = 'marker-secret-5ec2e7'
@@ -77,6 +77,24 @@ describe.skipIf(absent)(`secrets in a cluster${absent ? ` (skipped: ${absent})` 
 
     expect(await deploys.run('destroy', given(targets.slice(0, 1), {}))).toMatchObject({ ok: true })
     expect(await kubectl('get', 'namespace', namespace, '--ignore-not-found')).toBe('')
+  }, 300_000)
+
+  it('are kept by an account of one namespace too, which can look into no other', async () => {
+    const place = `${namespace}-own`
+    await kubectl('create', 'namespace', place)
+    const alone = await createDeployWorld({
+      types: ['kubernetes_secrets'],
+      kubeconfig: await accountOf(place, deploys.world.dir),
+      path: (world) => pathWith(world, { kubectl: 'kubectl' }),
+    })
+    const targets = [target('key', place, 'key'), target('key', place, 'other')]
+    expect(await alone.run('deploy', given(targets, { key: MARKER }))).toMatchObject({ ok: true })
+    const next = await alone.run('deploy', given(targets.slice(0, 1), { key: MARKER }))
+    expect(next).toMatchObject({ ok: true, message: expect.stringContaining('Removed 1') })
+    expect(await alone.run('destroy', given(targets.slice(0, 1), {}))).toMatchObject({ ok: true })
+    expect(await kubectl('get', 'secrets', '-n', place, '-o', 'name')).toBe('')
+    await alone.close()
+    await kubectl('delete', 'namespace', place, '--wait=false')
   }, 300_000)
 
   it('that are required and absent, or somebody else’s, stop it with the reason', async () => {

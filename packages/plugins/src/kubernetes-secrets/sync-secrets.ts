@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { componentOperation, type Work } from '../deploy/operation.ts'
 import { findAccess } from '../kubernetes/access.ts'
-import { openCluster, type Cluster } from '../kubernetes/cluster.ts'
+import { openCluster, refused, type Cluster } from '../kubernetes/cluster.ts'
 import { ensureNamespace, leaveNamespace } from '../kubernetes/namespace.ts'
 import { kubeObject, listOf, type KubeObject } from '../kubernetes/objects.ts'
 import { isPluginError, PluginError } from '../sdk/errors.ts'
@@ -138,11 +138,22 @@ async function refuseForeign(work: Work<Config>, cluster: Cluster, secret: KubeO
 async function ours(work: Work<Config>, cluster: Cluster): Promise<KubeObject[]> {
   const selector = `${MARK}=${work.config.install.id}`
   const columns = 'custom-columns=N:.metadata.namespace,M:.metadata.name'
-  const list = await cluster.must(['get', 'secrets', '-A', '-l', selector, '--no-headers', '-o', columns])
-  return list
+  const look = ['get', 'secrets', '-l', selector, '--no-headers', '-o', columns]
+  const everywhere = await cluster.kubectl([...look, '-A'])
+  if (everywhere.code !== 0 && !/\(Forbidden\)/.test(everywhere.stderr)) throw refused('get', everywhere)
+  const lists = everywhere.code === 0 ? [everywhere.stdout] : await inOwnNamespaces(work, cluster, look)
+  return lists
+    .join('\n')
     .split('\n')
     .map((line) => line.trim().split(/\s+/))
     .flatMap(([namespace, name]) => (namespace && name ? [secretAt(namespace, name)] : []))
+}
+
+/** An account that may not look everywhere looks where the app's secrets belong. */
+async function inOwnNamespaces(work: Work<Config>, cluster: Cluster, look: string[]): Promise<string[]> {
+  const places = [...new Set(work.component.targets.map(({ namespace }) => namespace))]
+  cluster.log(`This account may not list secrets everywhere; looking in ${places.join(', ')}.`)
+  return Promise.all(places.map(async (place) => cluster.must([...look, '-n', place])))
 }
 
 function secretAt(namespace: string, name: string): KubeObject {

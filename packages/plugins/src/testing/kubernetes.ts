@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { copyFileSync, existsSync } from 'node:fs'
-import { mkdir, symlink } from 'node:fs/promises'
+import { mkdir, symlink, writeFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
@@ -39,6 +39,28 @@ export async function kubectl(...args: string[]): Promise<string> {
 
 export async function helm(tool: string, ...args: string[]): Promise<string> {
   return (await run(join(TOOLS, tool), args, { env: process.env })).stdout.trim()
+}
+
+/** A kubeconfig in `folder` for a service account that may do in one namespace what the ClusterRole `admin` lets it. */
+export async function accountOf(namespace: string, folder: string): Promise<string> {
+  await kubectl('create', 'serviceaccount', 'jobs', '-n', namespace)
+  const subject = `--serviceaccount=${namespace}:jobs`
+  await kubectl('create', 'rolebinding', 'jobs', '-n', namespace, '--clusterrole=admin', subject)
+  const token = await kubectl('create', 'token', 'jobs', '-n', namespace)
+  const { clusters } = JSON.parse(await kubectl('config', 'view', '--raw', '--minify', '-o', 'json')) as {
+    clusters: { cluster: object }[]
+  }
+  const config = {
+    apiVersion: 'v1',
+    kind: 'Config',
+    'current-context': 'jobs',
+    clusters: [{ name: 'here', cluster: clusters[0]?.cluster }],
+    users: [{ name: 'jobs', user: { token } }],
+    contexts: [{ name: 'jobs', context: { cluster: 'here', user: 'jobs' } }],
+  }
+  const file = join(folder, `${namespace}.kubeconfig`)
+  await writeFile(file, JSON.stringify(config), { mode: 0o600 })
+  return file
 }
 
 /** An image with nothing but a static busybox, in the install registry; its digest. */
