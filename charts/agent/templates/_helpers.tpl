@@ -6,6 +6,21 @@
 {{ .Values.jobs.namespace | default (printf "%s-jobs" (include "tenon.name" .)) }}
 {{- end }}
 
+{{- define "tenon.jobsAccount" -}}
+{{ include "tenon.name" . }}-components
+{{- end }}
+
+{{/* What the owner named goes before the chart's own account. */}}
+{{- define "tenon.serviceAccounts" -}}
+{{- $accounts := dict }}
+{{- if .Values.jobs.cluster.namespaces }}
+{{- range $kind := list "plan" "deploy" "destroy" "action" "logs" "debug" }}
+{{- $_ := set $accounts $kind (include "tenon.jobsAccount" $) }}
+{{- end }}
+{{- end }}
+{{- range $kind, $account := mergeOverwrite $accounts .Values.jobs.serviceAccounts }}{{ $kind }}={{ $account }},{{ end }}
+{{- end }}
+
 {{- define "tenon.labels" -}}
 app.kubernetes.io/name: tenon-agent
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -104,9 +104,13 @@ function besideOf(daemon: ChildProcess): string[] {
 }
 
 /** An image of BusyBox alone, which every test of a runtime can do with; the whole one is some 50 MB. */
-export async function buildTestImage(dir: string, args = ['--bare']): Promise<BuiltImage> {
+export async function buildTestImage(
+  dir: string,
+  args = ['--bare'],
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<BuiltImage> {
   const script = path.join(ROOT, 'scripts/images.mjs')
-  const { stdout } = await run(process.execPath, [script, ...args, '--outdir', dir])
+  const { stdout } = await run(process.execPath, [script, ...args, '--outdir', dir], { env })
   return JSON.parse(stdout) as BuiltImage
 }
 

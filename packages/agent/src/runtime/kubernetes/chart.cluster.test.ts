@@ -7,12 +7,12 @@ import { pino } from 'pino'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { ContractServer } from '../../testing/contract-server.ts'
 import { bundleProgram } from '../docker/engines.testing.ts'
-import { leftOf, loadImage, missingCluster, openCluster, testTool } from './cluster.testing.ts'
+import { CHART, hostAddress, installChartAgent, missingChartAgent } from './chart-agent.testing.ts'
+import { leftOf, missingCluster, openCluster, testTool } from './cluster.testing.ts'
 import type { TestCluster } from './cluster.testing.ts'
 import { createKubernetesRuntime } from './kubernetes-runtime.ts'
 
 const run = promisify(execFile)
-const CHART = path.resolve(import.meta.dirname, '../../../../../charts/agent')
 const DIGEST = `sha256:${'0'.repeat(64)}`
 const never = new AbortController().signal
 const values = (more: Record<string, string>) =>
@@ -41,17 +41,28 @@ for (const name of ['helm3', 'helm4']) {
       expect(text).toContain('helm.sh/resource-policy: keep')
       expect(text).toContain('value: deploy=cloud')
       expect(text).not.toMatch(/kind: ClusterRole/)
+      expect(text).not.toContain('-components')
       const role = text.split('---').find((part) => /^kind: Role$/m.test(part)) ?? ''
       expect(role).toContain('namespace: work')
       expect(role).toMatch(/resources: \[secrets\]\s+verbs: \[create, delete\]/)
     })
+
+    it('lets jobs that touch components into the namespaces that are named, and into no others', async () => {
+      const open = { 'jobs.cluster.namespaces': '{shop,bank}', 'jobs.serviceAccounts.deploy': 'cloud' }
+      const text = await call('template', 'x', CHART, ...values(open))
+      const account = 'x-tenon-agent-components'
+      const kinds = ['action', 'debug', 'deploy', 'destroy', 'logs', 'plan']
+      const accounts = kinds.map((kind) => `${kind}=${kind === 'deploy' ? 'cloud' : account},`).join('')
+      expect(text).toContain(`value: ${accounts}`)
+      const bindings = text.split('---').filter((part) => part.includes('kind: ClusterRole\n'))
+      expect(bindings.map((part) => /namespace: (\w+)/.exec(part)?.[1])).toEqual(['shop', 'bank'])
+      expect(text).not.toContain('kind: ClusterRoleBinding')
+    })
   })
 }
 
-const hostAddress = process.env['TENON_KUBERNETES_HOST_IP']
 const helm3 = testTool('helm3')
-const helm4 = testTool('helm4')
-const missing = missingCluster() ?? (helm3 && helm4 ? undefined : 'helm is not here')
+const missing = missingCluster() ?? (helm3 ? undefined : 'helm is not here')
 
 describe.skipIf(missing !== undefined)(`the chart's agent on a cluster ${missing ?? ''}`, () => {
   let cluster: TestCluster
@@ -133,7 +144,9 @@ describe.skipIf(missing !== undefined)(`the chart's agent on a cluster ${missing
       agentKey: 'chart-test',
       image: cluster.image,
     })
-    expect((await runtime.describe()).warnings).toEqual([])
+    const described = await runtime.describe()
+    expect(described.warnings).toEqual([])
+    expect(described.confinement).toContain(`made as system:serviceaccount:${cluster.namespace}:${account};`)
     await runtime.start({
       jobId: 'allowed',
       fence: 1,
@@ -152,53 +165,39 @@ describe.skipIf(missing !== undefined)(`the chart's agent on a cluster ${missing
     await runtime.remove('allowed')
   })
 
-  it.skipIf(!hostAddress)(
+  it.skipIf(missingChartAgent() !== undefined)(
     'is installed, runs a job, passes its own test and goes',
     { timeout: 480_000 },
     async () => {
-      const jobs = `${cluster.namespace}-jobs`
       const dist = path.join(cluster.dir, 'dist')
       await mkdir(dist)
       await bundleProgram('packages/agent/src/main.ts', path.join(dist, 'agent.mjs'))
       await bundleProgram('packages/plugins/src/job/main.ts', path.join(dist, 'job.mjs'))
-      const agent = await loadImage(path.join(cluster.dir, 'a'), ['--image', 'agent', '--dist', dist])
-      const job = await loadImage(path.join(cluster.dir, 'j'), ['--no-tools', '--dist', dist])
       const server = await ContractServer.start(hostAddress)
-      await cluster.kubectl(
-        '-n',
-        cluster.namespace,
-        'create',
-        'secret',
-        'generic',
-        'join',
-        `--from-literal=token=${server.joinToken}`,
-      )
-      // This cluster may have no DNS: jobs reach the agent by the address of its Service.
-      const service =
-        hostAddress?.replace(/\.\d+\.\d+$/, `.${128 + (process.pid % 60)}.${7 + (process.pid % 200)}`) ?? ''
-      const settings = values({
-        serverUrl: server.url,
-        'image.reference': agent,
-        'jobs.image': job,
-        'jobs.namespace': jobs,
-        'persistence.enabled': 'false',
-        'jobApi.host': service,
-        'jobApi.clusterIP': service,
+      const namespace = `${cluster.namespace}-agent`
+      const agent = await installChartAgent({
+        dir: path.join(cluster.dir, 'agent'),
+        dist,
+        namespace,
+        helm: 'helm4',
+        server,
       })
-      await install(helm4, 'tenon', ...settings, '--wait', '--timeout', '120s')
       const patience = { timeout: 60_000, interval: 100 }
       await vi.waitFor(() => expect(server.sessions).toBe(1), patience)
       const base = server.manifest()
       server.assign({ ...base, limits: { ...base.limits, memoryBytes: 512e6 } })
+      // Over the job API the program has read its manifest, and asks for the way to the plugin that it names.
+      const { requestId } = await server.heard('credential.request')
+      server.send({ type: 'credential.refused', requestId, message: 'no way for this test' })
       await vi.waitFor(() => expect(server.all('job.finished')).not.toHaveLength(0), patience)
-      // The contract server's plugin is none that comes with the agent: the job program says so, over the job API.
       expect(server.all('job.finished')[0]?.report).toMatchObject({
         outcome: 'failed',
-        message: expect.stringContaining('No plugin script'),
+        message: expect.stringContaining('no way for this test'),
       })
-      expect(await helm(helm4, 'test', 'tenon', '--timeout', '60s')).toMatch(/Phase:\s+Succeeded/)
-      const left = () => leftOf({ ...cluster, namespace: jobs }, 'tenon-')
+      expect(await agent.helm('test', agent.release, '--timeout', '60s')).toMatch(/Phase:\s+Succeeded/)
+      const left = () => leftOf({ ...cluster, namespace: agent.jobsNamespace }, 'tenon-')
       await vi.waitFor(async () => expect(await left()).toEqual([]), patience)
+      await agent.close()
       await server.close()
     },
   )

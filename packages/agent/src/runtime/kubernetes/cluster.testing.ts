@@ -89,10 +89,10 @@ export async function leftOf({ kubectl, namespace }: TestCluster, prefix: string
 }
 
 /** Into the nodes by the tools' own way; on another cluster, the image that TENON_TEST_JOB_IMAGE names is there already. */
-export async function loadImage(dir: string, args: string[]): Promise<string> {
+export async function loadImage(dir: string, args: string[], env?: NodeJS.ProcessEnv): Promise<string> {
   const given = process.env['TENON_TEST_JOB_IMAGE']
   if (given) return given
-  const { file, digest, reference } = await buildTestImage(dir, args)
+  const { file, digest, reference } = await buildTestImage(dir, args, env)
   const load = process.env['TENON_KUBERNETES_LOAD']
   const cluster = path.dirname(process.env['KUBECONFIG'] ?? '')
   if (!load)
