@@ -103,6 +103,7 @@ function jobContainer({ spec, image, command }: PodParts): Container {
   }
 }
 
+/** No sidecar of Kubernetes' own: that one ends with the job, and the log with it, also when no agent is there. */
 function keeperContainer({ image }: PodParts): Container {
   return {
     name: CONTAINER.keeper,
