@@ -145,7 +145,7 @@ describe.skipIf(absent !== undefined)(
         expect(filesWith(join(dir, 'server'), MARKER)).toEqual([])
         expect(filesWith(join(dir, 'log'), MARKER)).toEqual([])
       },
-      900_000,
+      1_200_000,
     )
   },
 )
