@@ -62,12 +62,13 @@ export function checkFile(toml: TomlFile, kind: FileKind): boolean {
   if (!result.success) for (const issue of result.error.issues) report(toml, kind, issue)
   const seen = new Set<string>()
   walkFields(kind.schema, toml.value, (field) => {
-    if (field.meta.tenon !== 'acts' || field.meta.older || field.meta.idleValues) tell(toml, field, seen)
+    if (field.meta.tenon !== 'acts' || field.meta.older || field.meta.idleValues)
+      tell(toml, kind.name, field, seen)
   })
   return result.success
 }
 
-function tell(toml: TomlFile, { path, meta, value }: Field, seen: Set<string>): void {
+function tell(toml: TomlFile, kind: string, { path, meta, value }: Field, seen: Set<string>): void {
   const keys = path.filter((key) => typeof key === 'string')
   const field = keys.join('.')
   const older = typeof value === 'string' ? meta.older?.[value] : undefined
@@ -80,7 +81,8 @@ function tell(toml: TomlFile, { path, meta, value }: Field, seen: Set<string>): 
   if (idle !== undefined) toml.warning(path, `${field} = ${JSON.stringify(value)} is kept: ${idle}`)
   if (meta.tenon === 'acts') return
   if (meta.tenon === 'warned') toml.warning(path, `${field} is set aside: ${meta.note ?? 'nothing reads it'}`)
-  if (!keys.some((_, i) => seen.has(keys.slice(0, i + 1).join('.')))) toml.idle(field, meta.tenon)
+  if (!keys.some((_, i) => seen.has(keys.slice(0, i + 1).join('.'))))
+    toml.idle(kind.split('-')[0]!, [...path], field, meta.tenon)
   seen.add(field)
 }
 

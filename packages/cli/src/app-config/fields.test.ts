@@ -263,7 +263,13 @@ describe('the app that a full folder makes', () => {
         components: [],
       },
       { name: 'all', type: 'helm_chart', engine: 'opa', contents: 'package x', components: [] },
-      { name: 'no-public', type: 'terraform_module', engine: 'cel', contents: 'true', components: ['tf'] },
+      {
+        name: 'no-public',
+        type: 'terraform_module',
+        engine: 'cel',
+        contents: '- deny: resources.exists(r, r.type == "aws_s3_bucket_acl")',
+        components: ['tf'],
+      },
     ])
   })
 

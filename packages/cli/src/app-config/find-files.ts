@@ -1,6 +1,6 @@
 import type { Dirent } from 'node:fs'
 import { readdir } from 'node:fs/promises'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { expectOneOf, nearest } from './nearest.ts'
 import type { Findings } from './problem.ts'
 import { FOLDERS, TOP_FILES } from './schemas/kinds.ts'
@@ -10,7 +10,12 @@ export interface ConfigFile {
   file: string
   kind: string
   many?: { kind: string; lists: readonly string[] }
+  /** It lies where sources may lie too: it is of the config only if it looks so. */
+  unsure?: true
 }
+
+/** The config of a folder that holds a source as well. */
+export const CONFIG_BESIDE_SOURCE = 'nuon.toml'
 
 /** The config's files by their kind, in order; a TOML file that is none of them is a problem. */
 export async function findFiles(folder: string, findings: Findings): Promise<ConfigFile[]> {
@@ -32,12 +37,17 @@ export async function findFiles(folder: string, findings: Findings): Promise<Con
 async function filesIn(folder: string, name: string, findings: Findings): Promise<ConfigFile[]> {
   const known = Object.hasOwn(FOLDERS, name) ? FOLDERS[name] : undefined
   const meant = known ? undefined : nearest(name, Object.keys(FOLDERS))
-  if (!known && meant === undefined) return []
-  const files = (await readdir(join(folder, name))).filter((file) => file.endsWith('.toml')).toSorted()
   if (known) {
-    const { each, many } = known
-    return files.map((file) => ({ file: `${name}/${file}`, kind: each, ...(many ? { many } : {}) }))
+    const { each, many, withSources } = known
+    const files: ConfigFile[] = []
+    for await (const { file, isNested } of filesBelow(folder, name)) {
+      const unsure = isNested && withSources === true && basename(file) !== CONFIG_BESIDE_SOURCE
+      files.push({ file, kind: each, ...(many ? { many } : {}), ...(unsure ? { unsure } : {}) })
+    }
+    return files
   }
+  if (meant === undefined) return []
+  const files = (await readdir(join(folder, name))).filter((file) => file.endsWith('.toml')).toSorted()
   for (const file of files) {
     const message = `there is no folder ${name} in an app`
     findings.problems.push({
@@ -50,6 +60,27 @@ async function filesIn(folder: string, name: string, findings: Findings): Promis
   }
   return []
 }
+
+/** TOML files of a folder and of those in it; beside `nuon.toml` there is a source, whose files are its own. */
+async function* filesBelow(
+  folder: string,
+  at: string,
+  depth = 0,
+): AsyncGenerator<{ file: string; isNested: boolean }> {
+  const entries = await readdir(join(folder, at), { withFileTypes: true })
+  const isNested = depth > 0
+  const files = entries.filter((entry) => !entry.isDirectory() && entry.name.endsWith('.toml'))
+  if (isNested && files.some(({ name }) => name === CONFIG_BESIDE_SOURCE))
+    return yield { file: `${at}/${CONFIG_BESIDE_SOURCE}`, isNested }
+  for (const name of files.map((entry) => entry.name).toSorted()) yield { file: `${at}/${name}`, isNested }
+  if (depth === MOST_LEVELS) return
+  const below = entries.filter((entry) => entry.isDirectory() && !NEVER_CONFIG.test(entry.name))
+  for (const name of below.map((entry) => entry.name).toSorted())
+    yield* filesBelow(folder, `${at}/${name}`, depth + 1)
+}
+
+const MOST_LEVELS = 8
+const NEVER_CONFIG = /^(?:\..*|node_modules|target|vendor|__pycache__)$/
 
 function unknown(file: string, base: string, findings: Findings): void {
   const names = Object.keys(TOP_FILES)

@@ -1,10 +1,11 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errorCode } from '../errors.ts'
+import { CONFIG_BESIDE_SOURCE } from './find-files.ts'
 
 const IGNORE_FILE = '.tenonignore'
-/** Neither history nor a local server's data is part of a source. */
-const ALWAYS = ['.git', '.tenon', IGNORE_FILE]
+/** Neither history nor a local server's data is part of a source, nor is the config that lies beside it. */
+const ALWAYS = ['.git', '.tenon', IGNORE_FILE, `/${CONFIG_BESIDE_SOURCE}`]
 
 /** What of a source folder is not sent: the lines of its `.tenonignore`, as in a simple `.gitignore`. */
 export async function readIgnore(folder: string): Promise<(path: string) => boolean> {

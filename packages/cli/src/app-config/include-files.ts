@@ -1,24 +1,36 @@
 import { readFile, realpath, stat } from 'node:fs/promises'
-import { dirname, relative, resolve, sep } from 'node:path'
+import { relative, resolve, sep } from 'node:path'
 import type { Json } from '@tenon/core'
 import { fieldName, hasField, walkFields } from './check-file.ts'
 import { fetchValue, isRemote } from './fetch-value.ts'
 import type { Path } from './locate.ts'
+import { findRegardlessOfCase, placesOfPaths } from './places-of-paths.ts'
 import type { FileKind } from './schemas/kinds.ts'
 import { MOST_BYTES, type TomlFile } from './toml-file.ts'
 
 /** Puts content in the place of values that say where it is: `./values.yaml`, a `path`, an address. */
 export async function includeFiles(folder: string, toml: TomlFile, kind: FileKind): Promise<void> {
   if (!hasField(kind.schema, (meta) => meta.file)) return
-  const found: { path: Path; value: string }[] = []
+  const found: Named[] = []
   walkFields(kind.schema, toml.value, ({ path, meta, value }) => {
-    if (meta.file && typeof value === 'string' && namesFile(path, value))
-      found.push({ path: [...path], value })
+    if (!meta.file || typeof value !== 'string' || !namesFile(path, value)) return
+    if (meta.atBuild && /^https?:/.test(value))
+      toml.warning(
+        path,
+        `${fieldName(path)} is fetched from ${value} when it is built, and not looked into here`,
+      )
+    else found.push({ path: [...path], value, mayMiss: meta.mayMiss === true })
   })
-  for (const { path, value } of found) {
-    if (isRemote(value)) await includeRemote(toml, path, value)
-    else await include(folder, toml, path, value)
+  for (const named of found) {
+    if (isRemote(named.value)) await includeRemote(toml, named.path, named.value)
+    else await include(folder, toml, named)
   }
+}
+
+interface Named {
+  path: Path
+  value: string
+  mayMiss: boolean
 }
 
 const EXPECTED = 'text, or a file of the app’s folder such as ./values.yaml'
@@ -38,13 +50,11 @@ async function includeRemote(toml: TomlFile, path: Path, value: string): Promise
   put(toml, path, text, value)
 }
 
-async function include(folder: string, toml: TomlFile, path: Path, value: string): Promise<void> {
+async function include(folder: string, toml: TomlFile, { path, value, mayMiss }: Named): Promise<void> {
   const name = fieldName(path)
-  const wanted = value.replace(/^file:\/\//, '')
   const root = await realpath(folder)
-  for (const from of [resolve(folder, dirname(toml.file)), folder]) {
-    const file = await realpath(resolve(from, wanted)).catch(() => undefined)
-    if (file === undefined) continue
+  const file = await findNamed(folder, toml, path, value)
+  if (file !== undefined) {
     if (!file.startsWith(root + sep))
       return toml.problem(path, `${name} lies outside of the app’s folder`, EXPECTED)
     const found = await stat(file)
@@ -58,7 +68,29 @@ async function include(folder: string, toml: TomlFile, path: Path, value: string
   }
   // The chart itself may have it: what the app's folder does not have is looked for there when it is deployed.
   if (path.at(-1) === 'path' && CHART_SOURCES.some((field) => toml.value[field] !== undefined)) return
+  if (mayMiss) return toml.warning(path, `${name} names no file: ${value}; a role cannot be made from it`)
   toml.problem(path, `${name} names no file: ${value}`, EXPECTED)
+}
+
+async function findNamed(
+  folder: string,
+  toml: TomlFile,
+  path: Path,
+  value: string,
+): Promise<string | undefined> {
+  const wanted = value.replace(/^file:\/\//, '')
+  const places = placesOfPaths(folder, toml.file)
+  for (const from of places) {
+    const file = await realpath(resolve(from, wanted)).catch(() => undefined)
+    if (file !== undefined) return file
+  }
+  for (const from of places) {
+    const file = await findRegardlessOfCase(from, wanted)
+    if (file === undefined) continue
+    toml.warning(path, `${fieldName(path)} names ${value}, but the file is ${relative(folder, file)}`)
+    return realpath(file)
+  }
+  return undefined
 }
 
 const CHART_SOURCES = ['helm_repo', 'public_repo', 'connected_repo', 'source']

@@ -35,7 +35,7 @@ const DRAFT = 'http://json-schema.org/draft-07/schema#'
 const idOf = (kind: string): string => `urn:tenon:app-config:${kind}`
 
 /** What only the loader needs to know. */
-const OURS = ['file', 'plain', 'lenient', 'older', 'note', 'idleValues'] as const
+const OURS = ['file', 'mayMiss', 'atBuild', 'plain', 'lenient', 'older', 'note', 'idleValues'] as const
 
 const NOTES: Readonly<Record<string, string>> = {
   carried: 'Kept for later: nothing acts on it yet.',

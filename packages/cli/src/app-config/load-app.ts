@@ -14,14 +14,16 @@ import { EXIT } from '../exit-codes.ts'
 import { checkFile } from './check-file.ts'
 import { checkMeaning } from './check-meaning.ts'
 import { checkNames } from './check-names.ts'
+import { checkPolicies } from './check-policies.ts'
 import { checkTemplates, knownNames, rememberReferences } from './check-templates.ts'
 import { findFiles, type ConfigFile } from './find-files.ts'
 import { findCheckout } from './git-checkout.ts'
 import { includeFiles } from './include-files.ts'
 import type { InstallConfig } from './install-config.ts'
+import { looksLikeConfig } from './looks-like-config.ts'
 import { expectOneOf } from './nearest.ts'
 import { collectParts, type LoadedFile, type Parts } from './parts.ts'
-import { Findings, formatProblem, type ConfigProblem, type ConfigWarning, type IdleField } from './problem.ts'
+import { Findings, formatProblem, type ConfigWarning, type Found, type IdleField } from './problem.ts'
 import { common, COMPONENT_TYPES, JOB_MESSAGE, OLDER_TYPES } from './schemas/components.ts'
 import { FILE_KINDS, type FileKind } from './schemas/kinds.ts'
 import { isFolder, readToml, type TomlFile } from './toml-file.ts'
@@ -34,11 +36,10 @@ export interface LoadedApp {
   warnings: ConfigWarning[]
   /** Fields that nothing acts on yet. */
   idle: IdleField[]
+  kept: Found['kept']
 }
 
-export type Inspection =
-  | { ok: true; loaded: LoadedApp }
-  | { ok: false; problems: ConfigProblem[]; warnings: ConfigWarning[]; idle: IdleField[] }
+export type Inspection = { ok: true; loaded: LoadedApp } | ({ ok: false } & Found)
 
 /** Reads a folder of TOML files into one app; every mistake in it is reported at once. */
 export async function loadApp(folder: string, givenName?: string): Promise<LoadedApp> {
@@ -58,12 +59,17 @@ export async function inspectApp(folder: string, givenName?: string): Promise<In
   const listed = await findFiles(folder, findings)
   // Components with mistakes of their own still exist: nobody else is told that they do not.
   const named = new Set<string>()
-  const read = await Promise.all(listed.map((file) => loadFile(folder, file, findings, named)))
+  const foreign = new Set<ConfigFile>()
+  const read = await Promise.all(listed.map((file) => loadFile(folder, file, findings, { named, foreign })))
   const files = read.filter((file) => file !== undefined)
   const sound = files.filter((file) => file.sound)
-  requireParts(listed, findings)
+  requireParts(
+    listed.filter((file) => !foreign.has(file)),
+    findings,
+  )
   const parts = await collectParts(folder, await findCheckout(folder), sound)
   checkNames(sound, parts)
+  checkPolicies(parts)
   const names = knownNames({
     components: [...parts.components.map(({ value }) => value), ...[...named].map((name) => ({ name }))],
     inputs: parts.inputs.map(({ value }) => value),
@@ -73,25 +79,31 @@ export async function inspectApp(folder: string, givenName?: string): Promise<In
   for (const { toml, kind } of files) checkTemplates(toml, kind, names, referencesOf, findings)
   const app = assemble(folder, givenName, files, parts)
   const graph = checkGraph(app, parts, named, referencesOf)
-  const { problems, warnings, idle } = findings.sorted()
-  if (problems.length > 0) return { ok: false, problems, warnings, idle }
+  const sorted = findings.sorted()
+  if (sorted.problems.length > 0) return { ok: false, ...sorted }
+  const { warnings, idle, kept } = sorted
   const sources = parts.components.flatMap(({ value, folder: from }) =>
     from === undefined ? [] : [[value.name, from] as const],
   )
   return {
     ok: true,
-    loaded: { app: graph, sources: new Map(sources), installs: parts.installs, warnings, idle },
+    loaded: { app: graph, sources: new Map(sources), installs: parts.installs, warnings, idle, kept },
   }
 }
 
 async function loadFile(
   folder: string,
-  { file, kind, many }: ConfigFile,
+  listed: ConfigFile,
   findings: Findings,
-  named: Set<string>,
+  { named, foreign }: { named: Set<string>; foreign: Set<ConfigFile> },
 ): Promise<(LoadedFile & { sound: boolean }) | undefined> {
+  const { file, kind, many, unsure } = listed
   const toml = readToml(folder, file, findings)
   if (!toml) return undefined
+  if (unsure && !looksLikeConfig(kind, toml.value)) {
+    foreign.add(listed)
+    return undefined
+  }
   const name = toml.value['name']
   if (kind === 'component' && typeof name === 'string') named.add(name)
   const isList = many?.lists.some((field) => Array.isArray(toml.value[field]))

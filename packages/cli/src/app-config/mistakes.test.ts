@@ -34,6 +34,17 @@ const MISTAKES: [what: string, files: Record<string, string | Uint8Array>, lines
     { 'components/db.toml': 'name = "db"\ntype =\n' },
     ['components/db.toml:2:7: invalid value; expected valid TOML'],
   ],
+  ...(
+    [
+      ['name = "db\n', '1:8', '"'],
+      ["a = ['x', 'y\n]\n", '1:11', "'"],
+      ['a = "b"\nc = """d\ne = 1\n', '2:5', '"""'],
+    ] as const
+  ).map(([text, at, quote]): (typeof MISTAKES)[number] => [
+    `a text without its closing ${quote}`,
+    { 'components/db.toml': text },
+    [`components/db.toml:${at}: the text that begins here has no closing ${quote}; expected ${quote}`],
+  ]),
   [
     'a file that is not UTF-8',
     { 'sandbox.toml': new Uint8Array([0x61, 0xff]) },

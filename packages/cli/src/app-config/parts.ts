@@ -1,7 +1,8 @@
-import { basename } from 'node:path'
+import { basename, dirname } from 'node:path'
 import type { AppAction, AppInput, AppPolicy, AppSecret, Component, InputGroup, Json } from '@tenon/core'
 import { OWN_FIELDS, toAction, toComponent, toInput, toInputGroup, toPolicy, toSecret } from './assemble.ts'
 import { idlePart } from './check-file.ts'
+import { CONFIG_BESIDE_SOURCE } from './find-files.ts'
 import type { Checkout } from './git-checkout.ts'
 import { toInstall, type InstallConfig } from './install-config.ts'
 import type { Path } from './locate.ts'
@@ -66,7 +67,8 @@ type Values<T> = T & { [key: string]: Json }
 
 function collect({ toml, kind }: LoadedFile, parts: Parts): void {
   const value = toml.value as never
-  const name = basename(toml.file, '.toml')
+  const own = basename(toml.file, '.toml')
+  const name = basename(toml.file) === CONFIG_BESIDE_SOURCE ? basename(dirname(toml.file)) : own
   const each = <T>(list: Part<T>[], field: string, convert: (item: never, index: number) => T): void => {
     for (const [i, item] of ((toml.value[field] ?? []) as never[]).entries())
       list.push({ value: convert(item, i), toml, path: [field, i] })

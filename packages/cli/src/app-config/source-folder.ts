@@ -1,7 +1,8 @@
-import { realpath } from 'node:fs/promises'
-import { dirname, join, resolve, sep } from 'node:path'
+import { readdir, realpath } from 'node:fs/promises'
+import { join, resolve, sep } from 'node:path'
 import type { ComponentSource, Json } from '@tenon/core'
 import { isCheckoutOf, type Checkout } from './git-checkout.ts'
+import { placesOfPaths } from './places-of-paths.ts'
 import { isFolder, type TomlFile } from './toml-file.ts'
 
 export interface FoundSource {
@@ -18,7 +19,7 @@ export async function findSource(
   value: { [key: string]: Json },
 ): Promise<FoundSource | undefined> {
   const named = value['source']
-  if (typeof named === 'string') return findFolder(appFolder, checkout, toml, named)
+  if (typeof named === 'string') return findFolder({ appFolder, checkout, toml, value }, named)
   const connected = value['connected_repo'] as Repo | undefined
   if (connected && checkout && isCheckoutOf(checkout, connected.repo)) {
     const folder = resolve(checkout.folder, connected.directory ?? '.')
@@ -47,22 +48,44 @@ export function gitSource({ repo, branch = 'main', directory = '.' }: Repo): Com
   return { kind: 'git', repo, ref: branch, directory }
 }
 
+interface Asked {
+  appFolder: string
+  checkout: Checkout | undefined
+  toml: TomlFile
+  value: { [key: string]: Json }
+}
+
+const SCRIPTS = ['deploy.sh', 'destroy.sh', 'status.sh']
+
+async function checkScripts(toml: TomlFile, folder: string): Promise<void> {
+  const there = await readdir(folder)
+  for (const script of SCRIPTS.filter((each) => !there.includes(each)))
+    toml.warning(
+      ['source'],
+      `the source has no ${script}, so that its build fails; add it, even if it only says "exit 0"`,
+    )
+}
+
 /**
- * The folder that `source` names: relative to the component's file, else to the app's folder. It must lie in the
- * app's repository (or its folder), so that a config taken from elsewhere cannot have a home folder uploaded.
+ * The folder that `source` names, from where paths in the component's file start. It must lie in the app's repository
+ * (or its folder), so that a config taken from elsewhere cannot have a home folder uploaded.
  */
 async function findFolder(
-  appFolder: string,
-  checkout: Checkout | undefined,
-  toml: TomlFile,
+  { appFolder, checkout, toml, value }: Asked,
   source: string,
 ): Promise<FoundSource | undefined> {
-  const candidates = [resolve(appFolder, dirname(toml.file), source), resolve(appFolder, source)]
-  for (const candidate of candidates) {
-    if (!(await isFolder(candidate))) continue
+  const places = placesOfPaths(appFolder, toml.file)
+  const isNested = toml.file.split('/').length > 2
+  for (const place of places) {
+    const candidate = resolve(place, source)
+    // `.` beside a source means that folder, not the one of all components.
+    if ((isNested && candidate === places[0]) || !(await isFolder(candidate))) continue
     const folder = await realpath(candidate)
     const within = checkout?.folder ?? (await realpath(appFolder))
-    if (isWithin(folder, within)) return { source: { kind: 'folder' }, folder }
+    if (isWithin(folder, within)) {
+      if (value['type'] === 'script') await checkScripts(toml, folder)
+      return { source: { kind: 'folder' }, folder }
+    }
     toml.problem(['source'], `source lies outside of ${within}`, 'a folder of the same repository')
     return undefined
   }

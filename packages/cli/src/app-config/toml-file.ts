@@ -33,12 +33,19 @@ export class TomlFile {
     this.#findings.problems.push({ file: this.file, ...this.#at().key(path), message, expected })
   }
 
+  /** At a place of a string, also where that was read from another file. */
+  problemInString(path: Path, inside: Place, message: string, expected: string): void {
+    this.#findings.problems.push({ ...this.inString(path, inside), message, expected })
+  }
+
   warning(path: Path, message: string): void {
     this.#findings.warnings.push({ file: this.file, ...this.#at().key(path), message })
   }
 
-  idle(field: string, mark: 'carried' | 'warned'): void {
-    this.#findings.idle.push({ file: this.file, field, mark })
+  /** A field that nothing acts on, in a kind of file. */
+  idle(kind: string, path: Path, field: string, mark: 'carried' | 'warned'): void {
+    const place = () => this.#at().key(path)
+    this.#findings.idle.push({ file: this.file, field, mark, kind, place })
   }
 
   /** Where a place of a string is: in this file, or in the one that the string was read from. */
@@ -82,9 +89,32 @@ export function readToml(folder: string, file: string, findings: Findings): Toml
     return found.length === 0 ? toml : undefined
   } catch (error) {
     if (!(error instanceof TomlError)) throw error
-    const reason = error.message.replace(/^Invalid TOML document: /, '').split('\n')[0] ?? ''
-    return fail(reason, 'valid TOML', error.line, error.column)
+    const open = openText(text, error)
+    if (open)
+      return fail(
+        `the text that begins here has no closing ${open.quote}`,
+        open.quote,
+        open.line,
+        open.column,
+      )
+    return fail(reasonOf(error), 'valid TOML', error.line, error.column)
   }
+}
+
+function reasonOf(error: TomlError): string {
+  return error.message.replace(/^Invalid TOML document: /, '').split('\n')[0] ?? ''
+}
+
+/** Where a text begins that is not closed: on its own line, or for one of several lines until the end of the file. */
+function openText(text: string, error: TomlError): (Place & { quote: string }) | undefined {
+  const reason = reasonOf(error)
+  const line = text.split('\n')[error.line - 1] ?? ''
+  const runsOut = reason.startsWith('control characters') && error.column > line.replace(/\r$/, '').length
+  if (!runsOut && reason !== 'unfinished string') return undefined
+  for (const { 0: quote, index } of line.matchAll(/"""|'''|"(?:[^"\\]|\\.)*"|'[^']*'|#.*|"|'/g)) {
+    if (/^(?:"""|'''|"|')$/.test(quote)) return { line: error.line, column: index + 1, quote }
+  }
+  return undefined
 }
 
 interface NotJson {

@@ -1,7 +1,7 @@
 import type { Command } from '@commander-js/extra-typings'
 import { resolve } from 'node:path'
 import { inspectApp, type Inspection } from '../app-config/load-app.ts'
-import { formatProblem, formatWarning, type IdleField } from '../app-config/problem.ts'
+import { formatProblem, formatWarning } from '../app-config/problem.ts'
 import type { Cli } from '../cli.ts'
 import { EXIT } from '../exit-codes.ts'
 import { examples } from '../help-text.ts'
@@ -23,17 +23,22 @@ export function addValidate(program: Command, cli: Cli): void {
 }
 
 function toJson(found: Inspection) {
-  if (!found.ok) return found
-  const { warnings, idle, app, installs } = found.loaded
-  return { ok: true, app, installs, problems: [], warnings, idle }
+  if (!found.ok) {
+    const { problems, idle } = found
+    return { ok: false, problems, warnings: allWarnings(found), idle }
+  }
+  const { idle, app, installs } = found.loaded
+  return { ok: true, app, installs, problems: [], warnings: allWarnings(found), idle }
+}
+
+function allWarnings(found: Inspection) {
+  const { warnings, kept } = found.ok ? found.loaded : found
+  return [...warnings, ...kept()]
 }
 
 function* describe(found: Inspection): Generator<string> {
-  const { warnings, idle } = found.ok ? found.loaded : found
   if (!found.ok) yield* found.problems.map(formatProblem)
-  yield* warnings.map((warning) => `warning: ${formatWarning(warning)}`)
-  yield* idleLines('kept for later, nothing acts on them yet', idle, 'carried')
-  yield* idleLines('set aside', idle, 'warned')
+  yield* allWarnings(found).map((warning) => `warning: ${formatWarning(warning)}`)
   if (!found.ok) {
     yield `${found.problems.length === 1 ? 'one mistake' : `${found.problems.length} mistakes`}`
     return
@@ -47,14 +52,4 @@ function* describe(found: Inspection): Generator<string> {
     plural(installs.length, 'install'),
   ]
   yield `ok: ${app.name} (${counts.join(', ')})`
-}
-
-function* idleLines(title: string, idle: readonly IdleField[], mark: IdleField['mark']): Generator<string> {
-  const byFile = new Map<string, string[]>()
-  for (const { file, field, mark: its } of idle) {
-    if (its === mark) byFile.set(file, [...(byFile.get(file) ?? []), field])
-  }
-  if (byFile.size === 0) return
-  yield `${title}:`
-  for (const [file, fields] of byFile) yield `  ${file}: ${[...new Set(fields)].join(', ')}`
 }

@@ -19,12 +19,19 @@ export const METADATA = 'version = "v2"\ndisplay_name = "Shop"\ndescription = "A
 export const repoTable = (name: string): string =>
   `[${name}]\nrepo = "acme/parts"\ndirectory = "a/b"\nbranch = "v1"\n`
 
+/** What a component of the type script needs. */
+export const scripts = (folder: string): Record<string, string> => ({
+  [`${folder}/deploy.sh`]: '',
+  [`${folder}/destroy.sh`]: '',
+  [`${folder}/status.sh`]: '',
+})
+
 /** An app with one sound component besides these files. */
 export function appWith(files: Record<string, string | Uint8Array>): Promise<string> {
   return folderWith({
     'metadata.toml': METADATA,
     'components/web.toml': 'name = "web"\ntype = "script"\nsource = "src/web"\n',
-    'src/web/deploy.sh': '',
+    ...scripts('src/web'),
     ...files,
   })
 }

@@ -1,4 +1,4 @@
-import { repoTable as repo } from './app-folder.ts'
+import { repoTable as repo, scripts } from './app-folder.ts'
 import { FULL_OPERATIONS } from './full-app-operations.ts'
 
 /** A folder that uses every file kind and every field of the format, with what each field holds. */
@@ -219,10 +219,10 @@ managed_policy_name = "m"
     '[[policy]]\ntype = "kubernetes_cluster"\nengine = "kyverno"\nname = "k"\ncontents = "{{request.object}}"\ncomponents = []\n',
   'policies/no-public.toml':
     'name = "no-public"\ntype = "terraform_module"\nengine = "cel"\ncontents = "./no-public.cel"\ncomponents = ["tf"]\n',
-  'policies/no-public.cel': 'true',
+  'policies/no-public.cel': '- deny: resources.exists(r, r.type == "aws_s3_bucket_acl")',
   'policies/all.toml': 'type = "helm_chart"\ncontents = "package x"\ncomponents = ["*"]\n',
   'components/web.toml': 'name = "web"\ntype = "script"\nsource = "../src/web"\n[settings]\nport = 8080\n',
-  'src/web/deploy.sh': '',
+  ...scripts('src/web'),
   'components/own.toml': 'name = "own"\ntype = "plugin"\nsource = "src/web"\nanything = { a = 1 }\n',
   'components/tf.toml': component(
     'tf',

@@ -1,27 +1,17 @@
 import { runInNewContext } from 'node:vm'
 import { Environment } from '@marcbachmann/cel-js'
 import type { Json } from '@tenon/core'
-import type { ComponentJobConfig, PlanResult } from '@tenon/protocol'
+import {
+  CEL_LIMITS,
+  policyRules,
+  type ComponentJobConfig,
+  type PlanResult,
+  type PolicyRule,
+} from '@tenon/protocol'
 import { parse } from 'yaml'
-import { z } from 'zod'
 import { PluginError } from '../sdk/errors.ts'
 
 type Finding = PlanResult['findings'][number]
-
-/**
- * A policy's contents: YAML or JSON, a list of rules. `deny` or `warn` is a CEL expression that is true where the
- * rule speaks; `message` one that gives text. With `each`, a CEL list, the rule is asked once per element, as `it`.
- */
-const rule = z
-  .strictObject({
-    deny: z.string().max(10_000).optional(),
-    warn: z.string().max(10_000).optional(),
-    message: z.string().max(10_000).optional(),
-    each: z.string().max(10_000).optional(),
-  })
-  .refine(({ deny, warn }) => (deny === undefined) !== (warn === undefined), 'needs one of deny and warn')
-const rules = z.array(rule).max(200)
-type Rule = z.infer<typeof rule>
 
 export interface PolicyFacts {
   plan: { changes: Json; counts: Json; hasChanges: boolean }
@@ -60,20 +50,20 @@ function bounded(findings: readonly Finding[]): Finding[] {
   return [...ordered.slice(0, MAX_FINDINGS - 1), more]
 }
 
-function readRules(name: string, contents: string): Rule[] {
+function readRules(name: string, contents: string): PolicyRule[] {
   let value: unknown
   try {
     value = parse(contents, { maxAliasCount: 10 })
   } catch (cause) {
     throw unusable(name, `is not YAML: ${cause instanceof Error ? cause.message : ''}`, cause)
   }
-  const parsed = rules.safeParse(value)
+  const parsed = policyRules.safeParse(value)
   if (parsed.success) return parsed.data
   const issues = parsed.error.issues.slice(0, 3).map(({ path, message }) => `${path.join('.')} ${message}`)
   throw unusable(name, `is not a list of rules (${issues.join('; ')})`)
 }
 
-function ask(name: string, given: Rule, facts: Record<string, unknown>, maxMs: number): Finding[] {
+function ask(name: string, given: PolicyRule, facts: Record<string, unknown>, maxMs: number): Finding[] {
   const outcome = given.deny === undefined ? 'warn' : 'deny'
   const condition = given.deny ?? given.warn ?? 'false'
   const evaluate = evaluator(name, maxMs)
@@ -92,17 +82,9 @@ function ask(name: string, given: Rule, facts: Record<string, unknown>, maxMs: n
   return findings
 }
 
-const LIMITS = {
-  maxAstNodes: 2000,
-  maxDepth: 60,
-  maxListElements: 500,
-  maxMapEntries: 500,
-  maxCallArguments: 16,
-}
-
 /** CEL has no loops without end, but comprehensions in comprehensions take as long as they like: so a clock stops them. */
 function evaluator(name: string, maxMs: number) {
-  const environment = new Environment({ unlistedVariablesAreDyn: true, limits: LIMITS })
+  const environment = new Environment({ unlistedVariablesAreDyn: true, limits: CEL_LIMITS })
   const deadline = Date.now() + maxMs
   return (expression: string, variables: Record<string, unknown>): unknown => {
     try {

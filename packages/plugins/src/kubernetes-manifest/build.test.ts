@@ -1,3 +1,5 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { MEDIA_TYPES } from '@tenon/protocol'
 import { pullArtifactLayers, type Digest } from '@tenon/oci'
@@ -48,6 +50,24 @@ describe('the component type kubernetes_manifest', { timeout: 240_000 }, () => {
     expect(JSON.parse(stored.annotations?.['dev.tenon.closure'] ?? '')).toEqual(first.data['closure'])
     const other = await world.build({ component, images: [] })
     expect(other.data['digest']).not.toBe(first.data['digest'])
+  })
+
+  it('fetches a manifest that it has the address of, and says which it was', async () => {
+    const server = createServer((request, response) => {
+      if (request.url === '/web.yaml') response.end(deployment(image('v1')))
+      else response.writeHead(404).end()
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const at = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    const { data } = await world.build({ component: { manifest: `${at}/web.yaml` } })
+    const absent = await world.build({ component: { manifest: `${at}/none.yaml` } })
+    await new Promise((resolve) => server.close(resolve))
+    expect(data).toMatchObject({
+      source: { url: `${at}/web.yaml`, digest: expect.stringMatching(/^sha256:[0-9a-f]{64}$/) },
+      closure: [{ image: image('v1'), digest: digests['v1'] }],
+    })
+    expect(absent.data).toEqual({ code: 'source_unreachable' })
+    expect(absent.output).toContain(`${at}/none.yaml cannot be fetched: the answer is 404`)
   })
 
   it('names the file and the place of an image that cannot be pinned', async () => {

@@ -5,6 +5,7 @@ import { MEDIA_TYPES } from '@tenon/protocol'
 import { z } from 'zod'
 import { gatherClosure } from '../build/closure.ts'
 import { buildConfig, type BuildSource } from '../build/config.ts'
+import { fetchText } from '../build/fetch-text.ts'
 import { imagesInManifests, type FoundImage } from '../build/images-in-manifests.ts'
 import { neutralise } from '../build/neutralise.ts'
 import { built, publishFolder, vendorClient } from '../build/publish.ts'
@@ -13,6 +14,7 @@ import { folderInside, openSource } from '../build/source.ts'
 import { readConfig } from '../sdk/config.ts'
 import { PluginError } from '../sdk/errors.ts'
 import type { OperationContext, OperationResult } from '../sdk/plugin.ts'
+import { addressOf } from './config.ts'
 
 const component = z.looseObject({
   namespace: z.string().optional(),
@@ -47,7 +49,7 @@ export async function build(context: OperationContext): Promise<OperationResult>
   return built(published, { source: record, closure: closure as unknown as Json, closureFrom })
 }
 
-/** A manifest that is written in the configuration becomes the file manifest.yaml, templates and all. */
+/** A manifest of the configuration becomes the file manifest.yaml, templates and all; so does one that it has the address of. */
 async function contentOf(
   context: OperationContext,
   { manifest, kustomize }: Component,
@@ -64,8 +66,10 @@ async function contentOf(
   }
   const folder = join(context.workDir, 'manifest')
   await mkdir(folder)
-  await writeFile(join(folder, 'manifest.yaml'), manifest)
-  return { folder, record: null }
+  const address = addressOf(manifest)
+  const fetched = address === undefined ? undefined : await fetchText(context, address)
+  await writeFile(join(folder, 'manifest.yaml'), fetched?.text ?? manifest)
+  return { folder, record: fetched === undefined ? null : { url: address!, digest: fetched.digest } }
 }
 
 async function imagesIn(

@@ -17,3 +17,9 @@ export const manifestConfig = z.looseObject({
     .exactOptional(),
 })
 export type ManifestConfig = z.infer<typeof manifestConfig>
+
+/** A manifest that lies elsewhere: its build fetches it, so that what is deployed is what was built. */
+export function addressOf(manifest: string | undefined): string | undefined {
+  const text = manifest?.trim() ?? ''
+  return /^https?:\/\/\S+$/.test(text) ? text : undefined
+}

@@ -10,7 +10,7 @@ import type { Cluster } from '../kubernetes/cluster.ts'
 import { parseObjects, type KubeObject } from '../kubernetes/objects.ts'
 import { withProtocols } from '../kubernetes/ports.ts'
 import { PluginError } from '../sdk/errors.ts'
-import type { ManifestConfig } from './config.ts'
+import { addressOf, type ManifestConfig } from './config.ts'
 
 /** What the component wants to be there, every image pointed at the install registry. */
 export async function wantedObjects(work: Work<ManifestConfig>, cluster: Cluster): Promise<Closed> {
@@ -24,7 +24,8 @@ export async function wantedObjects(work: Work<ManifestConfig>, cluster: Cluster
 
 async function readObjects(work: Work<ManifestConfig>, cluster: Cluster): Promise<KubeObject[]> {
   const { manifest, kustomize } = work.component
-  if (manifest.trim() !== '') return parseObjects(manifest, 'the manifest')
+  if (manifest.trim() !== '' && addressOf(manifest) === undefined)
+    return parseObjects(manifest, 'the manifest')
   const folder = await work.artifact('artifact', { artifactType: MEDIA_TYPES.kubernetesManifest })
   if (kustomize === undefined) return filesOf(folder)
   const base = await inside(folder, kustomize.path)

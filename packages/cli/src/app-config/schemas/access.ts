@@ -24,11 +24,12 @@ const rolePolicy = z.strictObject({
 
 const roleFields = {
   name: carried(text, 'The role’s name.'),
-  description: carried(text, 'What it is for.'),
-  display_name: carried(optionalText, 'Its name for people.'),
+  description: carried(text, 'What it is for.', { lenient: true }),
+  display_name: carried(optionalText, 'Its name for people.', { lenient: true }),
   cloud_platform: carried(z.enum(['aws', 'azure', 'gcp']).optional(), 'For which cloud.'),
   permissions_boundary: carried(longText.optional(), 'The most it may do, as JSON, or ./a-file.', {
     file: true,
+    mayMiss: true,
   }),
   enabled_in_stack: carried(flag, 'Made with the stack.'),
   policies: carried(z.array(rolePolicy).optional(), 'What it may do.'),

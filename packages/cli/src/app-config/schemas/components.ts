@@ -151,7 +151,10 @@ export const COMPONENT_TYPES = {
     ...common,
     type: type('kubernetes_manifest'),
     namespace: acts(text, 'The namespace of what names none.'),
-    manifest: acts(longText.optional(), 'The manifests, or ./a-file of the app’s folder.', { file: true }),
+    manifest: acts(longText.optional(), 'The manifests, ./a-file of the app’s folder, or an address.', {
+      file: true,
+      atBuild: true,
+    }),
     kustomize: acts(
       z
         .strictObject({

@@ -19,6 +19,10 @@ export interface FieldMeta {
   idleValues?: Readonly<Record<string, string>>
   /** Its value may name a file of the app's folder, whose content is then the value. */
   file?: true
+  /** An address in it is left to the build, which fetches what is there. */
+  atBuild?: true
+  /** That file may be missing: it is only warned of, and the value stays what it is. */
+  mayMiss?: true
   /** Its text has braces of its own kind. */
   plain?: true
   /** What is wrong in its templates is only warned of. */

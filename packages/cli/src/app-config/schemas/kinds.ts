@@ -75,12 +75,18 @@ export const TOP_FILES: Readonly<Record<string, string>> = {
   kubernetes_contexts: 'kubernetes_contexts',
 }
 
-/** Folders whose files are each one of a kind; `many`: the kind of a file that lists several. */
-export const FOLDERS: Readonly<
-  Record<string, { each: string; many?: { kind: string; lists: readonly string[] } }>
-> = {
-  components: { each: 'component' },
-  actions: { each: 'action' },
+interface Folder {
+  each: string
+  /** The kind of a file that lists several. */
+  many?: { kind: string; lists: readonly string[] }
+  /** Folders in it may hold sources, whose TOML files are no config. */
+  withSources?: true
+}
+
+/** Folders whose files, also those deeper in them, are each one of a kind. */
+export const FOLDERS: Readonly<Record<string, Folder>> = {
+  components: { each: 'component', withSources: true },
+  actions: { each: 'action', withSources: true },
   inputs: { each: 'input', many: { kind: 'inputs', lists: ['input', 'group'] } },
   input_groups: { each: 'input_group', many: { kind: 'inputs', lists: ['group'] } },
   secrets: { each: 'secret', many: { kind: 'secrets', lists: ['secret'] } },

@@ -78,7 +78,7 @@ const actionStep = z.strictObject({
 
 export const action = z.strictObject({
   name: acts(partName, 'The action’s name.'),
-  description: carried(optionalText, 'What it does.', { plain: true }),
+  description: carried(optionalText, 'What it does.', { lenient: true }),
   timeout: acts(duration('30m'), 'How long it may take.'),
   labels: carried(labels, 'Free labels.'),
   label: warned(optionalText, 'One label.', 'write labels'),
@@ -93,7 +93,7 @@ export const action = z.strictObject({
       .array(
         z.strictObject({
           name: carried(text, 'Its name.'),
-          description: carried(optionalText, 'What it is for.', { plain: true }),
+          description: carried(optionalText, 'What it is for.', { lenient: true }),
           required: carried(flag, 'It must be given.'),
           default: carried(z.unknown().optional(), 'Its default.'),
           type: carried(optionalText, 'Its type.'),
@@ -138,7 +138,7 @@ const runbookStep = z.strictObject({
 
 export const runbook = z.strictObject({
   name: carried(partName, 'The runbook’s name.'),
-  description: carried(optionalText, 'What it is for.', { plain: true }),
+  description: carried(optionalText, 'What it is for.', { lenient: true }),
   readme: carried(longText.optional(), 'More about it, or ./a-file.', { file: true, lenient: true }),
   labels: carried(labels, 'Free labels.'),
   dependencies: carried(names, 'What it needs.'),
@@ -147,8 +147,8 @@ export const runbook = z.strictObject({
       .array(
         z.strictObject({
           name: carried(text, 'Its name.'),
-          display_name: carried(optionalText, 'Its name for people.'),
-          description: carried(optionalText, 'What it is for.', { plain: true }),
+          display_name: carried(optionalText, 'Its name for people.', { lenient: true }),
+          description: carried(optionalText, 'What it is for.', { lenient: true }),
           required: carried(flag, 'It must be given.'),
           default: carried(z.unknown().optional(), 'Its default.'),
           type: carried(optionalText, 'Its type.'),

@@ -30,8 +30,8 @@ export const customerManaged = z.strictObject({
 export const metadata = z.strictObject({
   version: acts(text, 'The version of this format, such as v2.'),
   name: acts(name.optional(), 'The app’s name; from display_name otherwise.'),
-  display_name: acts(z.string().max(200).optional(), 'The app’s name for people.'),
-  description: acts(z.string().max(4000).optional(), 'What it is.', { plain: true }),
+  display_name: acts(z.string().max(200).optional(), 'The app’s name for people.', { lenient: true }),
+  description: acts(z.string().max(4000).optional(), 'What it is.', { lenient: true }),
   readme: carried(longText.optional(), 'What an install’s page shows, or ./README.md.', {
     file: true,
     lenient: true,
@@ -57,8 +57,8 @@ export const kubernetesContexts = z.strictObject({ kubernetes_context: kubernete
 
 const inputFields = {
   name: acts(partName, 'The input’s name: .nuon.inputs.inputs.<name>.'),
-  display_name: acts(z.string().max(4000).optional(), 'Its name for people.'),
-  description: acts(z.string().max(4000).optional(), 'What it is for.', { plain: true }),
+  display_name: acts(z.string().max(4000).optional(), 'Its name for people.', { lenient: true }),
+  description: acts(z.string().max(4000).optional(), 'What it is for.', { lenient: true }),
   default: acts(z.unknown().optional(), 'What counts while nothing is set.'),
   required: acts(flag, 'An install must have it.'),
   sensitive: acts(flag, 'Its value is sealed to the install and never reaches the server.'),
@@ -75,8 +75,8 @@ export const input = z.strictObject(inputFields)
 
 const groupFields = {
   name: acts(z.string().min(1).max(128), 'The group’s name.'),
-  display_name: acts(z.string().max(4000).optional(), 'Its name for people.'),
-  description: acts(z.string().max(4000).optional(), 'What belongs to it.', { plain: true }),
+  display_name: acts(z.string().max(4000).optional(), 'Its name for people.', { lenient: true }),
+  description: acts(z.string().max(4000).optional(), 'What belongs to it.', { lenient: true }),
 }
 export const inputGroup = z.strictObject(groupFields)
 
@@ -103,8 +103,8 @@ const syncTarget = z.strictObject({
 
 export const secret = z.strictObject({
   name: acts(partName, 'The secret’s name: .nuon.secrets.<name>.'),
-  display_name: acts(z.string().max(4000).optional(), 'Its name for people.'),
-  description: acts(z.string().max(4000).optional(), 'What it is for.', { plain: true }),
+  display_name: acts(z.string().max(4000).optional(), 'Its name for people.', { lenient: true }),
+  description: acts(z.string().max(4000).optional(), 'What it is for.', { lenient: true }),
   required: acts(flag, 'An install must have it.'),
   default: acts(scalar.optional(), 'What counts while nothing is set.'),
   auto_generate: acts(flag, 'Made in the install when nothing is set.'),
@@ -181,7 +181,7 @@ export const installer = z.strictObject({
 
 export const stack = z.strictObject({
   name: carried(text, 'The stack’s name.'),
-  description: carried(text, 'What it is.'),
+  description: carried(text, 'What it is.', { lenient: true }),
   type: carried(
     z.enum(['aws-cloudformation', 'azure-bicep', 'gcp-terraform']).optional(),
     'What the customer runs.',
