@@ -97,14 +97,39 @@ export interface JobEnd {
 /** Pure: what a job came to, out of how its program ended and what it said itself. */
 export function decideOutcome(exit: JobExit, result: JobResult | null): JobEnd {
   const { reason, exitCode } = exit
-  const message = result && result.message !== '' ? result.message : exit.message
+  const kills = killedWords(exit)
+  const said = result === null || result.message === '' || isOfStop(result) ? undefined : result.message
   if (reason === 'canceled') return { outcome: 'canceled', reason, exitCode, message: exit.message }
+  // What ended it comes first: the program itself knows of no limit.
+  if (reason === 'timeout' || reason === 'oom')
+    return {
+      outcome: 'failed',
+      reason,
+      exitCode,
+      message: joined(exit.message, result?.ok ? undefined : said),
+    }
   if (reason !== 'completed') {
-    const said = result && !result.ok && result.message !== '' ? result.message : exit.message
-    return { outcome: 'failed', reason, exitCode, message: said }
+    const words = result?.ok === false && result.message !== '' ? result.message : exit.message
+    return { outcome: 'failed', reason, exitCode, message: joined(words, kills) }
   }
+  const message = joined(result !== null && result.message !== '' ? result.message : exit.message, kills)
   if (result?.ok === false) return { outcome: 'failed', reason: 'exit', exitCode, message }
   return { outcome: 'succeeded', reason, exitCode, message }
+}
+
+/** The last words of a program that was told to stop, which say less than why it was. */
+function isOfStop({ data }: JobResult): boolean {
+  return data['code'] === 'canceled'
+}
+
+function killedWords({ memoryKills }: JobExit): string | undefined {
+  if (!memoryKills) return undefined
+  const what = memoryKills === 1 ? 'A process of it was' : `${memoryKills} processes of it were`
+  return `${what} killed at the memory limit of the job.`
+}
+
+function joined(words: string, more: string | undefined): string {
+  return more === undefined ? words : `${/[.!?]$/.test(words) ? words : `${words}.`} ${more}`
 }
 
 /** Pure: a job that the customer ended says so, whatever words the runtime has for it. */

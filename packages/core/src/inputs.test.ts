@@ -42,7 +42,7 @@ describe('inputs', () => {
       { input: 'region', message: 'it must be text' },
       { input: 'key', message: 'it is sensitive: seal it to the install instead' },
       { input: 'other', message: 'the app has no such input' },
-      { input: 'size', message: 'it is required' },
+      { input: 'size', message: 'it is required', isMissing: true },
     ])
   })
 

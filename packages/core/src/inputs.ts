@@ -5,6 +5,8 @@ import type { Json } from './json.ts'
 export interface InputProblem {
   input: string
   message: string
+  /** It was not given at all. */
+  isMissing?: true
 }
 
 export interface CheckedInputs {
@@ -27,7 +29,7 @@ export function checkInputs(app: Pick<App, 'inputs'>, given: { [name: string]: J
   }
   for (const { name, required, sensitive, default: preset } of declared) {
     if (required && !sensitive && preset === undefined && given[name] === undefined)
-      problems.push({ input: name, message: 'it is required' })
+      problems.push({ input: name, message: 'it is required', isMissing: true })
   }
   return { values, problems }
 }

@@ -18,7 +18,11 @@ const anyJob: fc.Arbitrary<JobFacts> = fc.record({
   assignedAt: fc.option(at),
   leaseUntil: fc.option(at),
   cancelRequestedAt: fc.option(at),
-  target: fc.record({ role: fc.constantFrom(...AGENT_ROLES), installId: fc.option(fc.constant('ins_1')) }),
+  target: fc.record({
+    role: fc.constantFrom(...AGENT_ROLES),
+    installId: fc.option(fc.constant('ins_1')),
+    install: fc.option(fc.constant('acme')),
+  }),
   agents: fc.array(
     fc.record({
       id: fc.constant('agt_1'),
@@ -33,6 +37,7 @@ const anyJob: fc.Arbitrary<JobFacts> = fc.record({
     }),
     { maxLength: 3 },
   ),
+  formerAgents: fc.nat(2),
   ahead: fc.nat(5),
 })
 
@@ -69,8 +74,9 @@ describe('whyJobWaits', () => {
       assignedAt: null,
       leaseUntil: null,
       cancelRequestedAt: null,
-      target: { role: 'install', installId: 'ins_1' },
+      target: { role: 'install', installId: 'ins_1', install: 'acme' },
       agents: [],
+      formerAgents: 0,
       ahead: 0,
     }
     const agent: JobFacts['agents'][number] = {
@@ -87,6 +93,15 @@ describe('whyJobWaits', () => {
     expect(code([{ ...agent, connected: false }])).toBe('agent_away')
     expect(code([busy])).toBe('no_free_slot')
     expect(whyJobWaits({ ...job, agents: [busy] })?.message).toContain('busy with deploy job_1')
+    const words = (change: Partial<JobFacts>) => whyJobWaits({ ...job, ...change })?.message
+    expect(words({})).toBe('No agent has enrolled yet: it needs the agent of install acme.')
+    expect(words({ formerAgents: 1 })).toBe(
+      'No agent is enrolled any more: it needs the agent of install acme, and the one that there was is revoked or replaced.',
+    )
+    expect(words({ formerAgents: 2 })).toContain('all 2 that there were are revoked or replaced.')
+    expect(words({ agents: [busy], ahead: 0 })).toContain('; it is the next.')
+    expect(words({ agents: [busy], ahead: 1 })).toContain('; one job is ahead.')
+    expect(words({ agents: [busy], ahead: 5 })).toContain('; 5 jobs are ahead.')
     expect(code([busy, agent])).toBe('dispatching')
     const reserving = { ...busy, interactiveSlots: 1 }
     expect(code([reserving])).toBe('no_free_slot')
@@ -109,20 +124,21 @@ describe('whyRunWaits', () => {
   const since = '2026-11-15T10:00:00.000Z'
 
   it('names the run ahead, the agent that has not come, and what each active job waits for', () => {
-    const queued = { status: 'queued' as const, createdAt: since, activeSteps: [], retries: [] }
+    const queued = { id: 'run_9', status: 'queued' as const, createdAt: since, activeSteps: [], retries: [] }
     expect(whyRunWaits({ ...queued, blockedBy: null })).toMatchObject([{ code: 'starting' }])
     const [behind] = whyRunWaits({ ...queued, blockedBy: { runId: 'run_1', kind: 'provision' } })
     expect(behind).toMatchObject({ code: 'run_ahead', remedy: expect.stringContaining('run_1') as unknown })
     const job = { code: 'lost', message: 'Unknown.', since, remedy: null }
     const waits = whyRunWaits({
+      id: 'run_9',
       status: 'active',
       createdAt: since,
       blockedBy: null,
       activeSteps: [
-        { key: 'agent', kind: 'agent', since, job: undefined },
-        { key: 'deploy:web', kind: 'deploy', since, job },
-        { key: 'deploy:db', kind: 'deploy', since, job: undefined },
-        { key: 'approval:db', kind: 'approval', since, job: undefined },
+        { key: 'agent', kind: 'agent', component: null, since, job: undefined },
+        { key: 'deploy:web', kind: 'deploy', component: 'web', since, job },
+        { key: 'deploy:db', kind: 'deploy', component: 'db', since, job: undefined },
+        { key: 'approval:db', kind: 'approval', component: 'db', since, job: undefined },
       ],
       retries: [{ key: 'sync:db', attempts: 2, notBefore: since, since, message: 'exit code 1' }],
     })
@@ -131,6 +147,10 @@ describe('whyRunWaits', () => {
       ['lost', 'deploy:web: Unknown.'],
       ['approval', 'approval:db: somebody must approve it.'],
       ['retrying', `sync:db failed 2 times (exit code 1) and is tried again at ${since}.`],
+    ])
+    expect(waits.map((w) => w.remedy).slice(2)).toEqual([
+      'Look at it and decide: `tenon runs approve run_9 db` or `tenon runs reject run_9 db --reason …`.',
+      'Nothing, or stop it: `tenon runs cancel run_9`.',
     ])
     expect(whyRunWaits({ ...queued, status: 'failed', blockedBy: null })).toEqual([])
   })

@@ -8,7 +8,7 @@ export interface JobFacts {
   assignedAt: string | null
   leaseUntil: string | null
   cancelRequestedAt: string | null
-  target: { role: AgentRole; installId: string | null }
+  target: { role: AgentRole; installId: string | null; install: string | null }
   kind: JobKind
   /** Of one that its agent holds. */
   hold: { reason: string; until: string | null; since: string; startBefore: string } | null
@@ -23,6 +23,8 @@ export interface JobFacts {
     interactiveSlots: number
     holding: { jobId: string; kind: JobKind }[]
   }[]
+  /** Agents of the kind that were revoked or replaced. */
+  formerAgents: number
   /** Queued jobs of the same agent that come first. */
   ahead: number
 }
@@ -76,15 +78,16 @@ function whyHeld({ reason, until, since, startBefore }: NonNullable<JobFacts['ho
 
 function whyQueued(job: JobFacts): Waiting {
   const who = job.target.installId
-    ? `the agent of install ${job.target.installId}`
+    ? `the agent of install ${job.target.install ?? job.target.installId}`
     : `a ${job.target.role} agent`
   if (job.agents.length === 0) {
-    return waiting(
-      'no_agent',
-      `No agent has enrolled yet: it needs ${who}.`,
-      job.createdAt,
-      'Start one with a join token: `tenon agent --help`.',
-    )
+    const all =
+      job.formerAgents === 1 ? 'the one that there was is' : `all ${job.formerAgents} that there were are`
+    const message =
+      job.formerAgents === 0
+        ? `No agent has enrolled yet: it needs ${who}.`
+        : `No agent is enrolled any more: it needs ${who}, and ${all} revoked or replaced.`
+    return waiting('no_agent', message, job.createdAt, 'Start one with a join token: `tenon agent --help`.')
   }
   const connected = job.agents.filter((a) => a.connected)
   if (connected.length === 0) {
@@ -107,12 +110,17 @@ function whyQueued(job: JobFacts): Waiting {
     const by = holding.length > 0 ? ` with ${nameHolders(holding)}` : ''
     return waiting(
       'no_free_slot',
-      `All ${slots} slots of ${who} are busy${by}; ${job.ahead} jobs are ahead.`,
+      `All ${slots} slots of ${who} are busy${by}; ${aheadWords(job.ahead)}.`,
       job.createdAt,
       'It starts when one of these ends, or start the agent with more slots.',
     )
   }
   return waiting('dispatching', `It is next in line for ${who}.`, job.createdAt)
+}
+
+function aheadWords(ahead: number): string {
+  if (ahead === 0) return 'it is the next'
+  return ahead === 1 ? 'one job is ahead' : `${ahead} jobs are ahead`
 }
 
 function placesFor(kind: JobKind, { slots, interactiveSlots, holding }: JobFacts['agents'][number]) {
@@ -123,12 +131,19 @@ function placesFor(kind: JobKind, { slots, interactiveSlots, holding }: JobFacts
 }
 
 export interface RunFacts {
+  id: string
   status: RunStatus
   createdAt: string
   /** The active run on the same install that must end first. */
   blockedBy: { runId: string; kind: string } | null
-  activeSteps: { key: string; kind: string; since: string; job: Waiting | undefined }[]
-  /** Steps that failed and are tried again by themselves. */
+  activeSteps: {
+    key: string
+    kind: string
+    component: string | null
+    since: string
+    job: Waiting | undefined
+  }[]
+  /** Steps that failed, `since` then, and are tried again by themselves. */
   retries: { key: string; attempts: number; notBefore: string; since: string; message: string }[]
 }
 
@@ -151,20 +166,21 @@ export function whyRunWaits(run: RunFacts): Waiting[] {
       'retrying',
       `${key} failed ${attempts === 1 ? 'once' : `${attempts} times`} (${message}) and is tried again at ${notBefore}.`,
       since,
-      'Nothing, or stop it: `tenon runs cancel`.',
+      `Nothing, or stop it: \`tenon runs cancel ${run.id}\`.`,
     ),
   )
-  return [...run.activeSteps.flatMap(whyStepWaits), ...retries]
+  return [...run.activeSteps.flatMap((step) => whyStepWaits(run.id, step)), ...retries]
 }
 
-function whyStepWaits(step: RunFacts['activeSteps'][number]): Waiting[] {
+function whyStepWaits(runId: string, step: RunFacts['activeSteps'][number]): Waiting[] {
   if (step.kind === 'approval') {
+    const what = `${runId} ${step.component ?? 'COMPONENT'}`
     return [
       waiting(
         'approval',
         `${step.key}: somebody must approve it.`,
         step.since,
-        'Look at it and decide: `tenon runs approve` or `tenon runs reject`.',
+        `Look at it and decide: \`tenon runs approve ${what}\` or \`tenon runs reject ${what} --reason …\`.`,
       ),
     ]
   }

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text as readText } from 'node:stream/consumers'
+import { createServer as createTlsServer } from 'node:tls'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { ApiError, createClient, type Client } from './client.ts'
 
@@ -147,5 +148,30 @@ describe('the typed client', () => {
     answer = () => abort.abort()
     const call = client.call('server.info', {}, { signal: abort.signal })
     await expect(call).rejects.toMatchObject({ name: 'AbortError' })
+  })
+
+  it('tells a mix-up of http and https from a server that is away', async () => {
+    say(200, {})
+    const https = createClient({ url: url.replace('http:', 'https:'), token: 'the-secret' })
+    expect(await failure(https.call('server.info', {}))).toMatchObject({
+      code: 'unreachable',
+      message: `what answers at ${url.replace('http:', 'https:')} does not speak HTTPS`,
+      remedy: `If it speaks HTTP, write ${url}.`,
+    })
+    const tls = createTlsServer({}).listen(0, '127.0.0.1')
+    await once(tls, 'listening')
+    const at = `127.0.0.1:${(tls.address() as AddressInfo).port}`
+    const http = createClient({ url: `http://${at}`, token: 'the-secret' })
+    const error = await failure(http.call('server.info', {}))
+    await new Promise((resolve) => tls.close(resolve))
+    expect(error).toMatchObject({
+      code: 'unreachable',
+      message: `what answers at http://${at} does not speak HTTP`,
+      remedy: `If it speaks HTTPS, write https://${at}.`,
+    })
+    say(400, 'The plain HTTP request was sent to HTTPS port')
+    expect(await failure(client.call('server.info', {}))).toMatchObject({
+      message: 'this address speaks HTTPS, not HTTP',
+    })
   })
 })

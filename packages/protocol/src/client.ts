@@ -94,14 +94,32 @@ async function reach(send: typeof fetch, base: string, address: URL, init: Reque
     return await send(address, init)
   } catch (cause) {
     if (init.signal?.aborted) throw cause
-    throw new ApiError({
-      code: 'unreachable',
-      status: 0,
-      message: `no server answers at ${base}`,
-      remedy: 'Check the address, and that the server runs.',
-      cause,
-    })
+    throw new ApiError({ code: 'unreachable', status: 0, ...whyUnreachable(base, cause), cause })
   }
+}
+
+/** Codes of what comes back when one side speaks TLS and the other one does not. */
+const NO_TLS = ['ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG', 'EPROTO']
+const CUT_OR_NO_HTTP = /^(?:UND_ERR_SOCKET|ECONNRESET|HPE_\w+)$/
+
+function whyUnreachable(base: string, cause: unknown): { message: string; remedy: string } {
+  const code = codeOf(cause)
+  if (base.startsWith('https:') && NO_TLS.includes(code))
+    return {
+      message: `what answers at ${base} does not speak HTTPS`,
+      remedy: `If it speaks HTTP, write ${base.replace(/^https:/, 'http:')}.`,
+    }
+  if (base.startsWith('http:') && CUT_OR_NO_HTTP.test(code))
+    return {
+      message: `what answers at ${base} does not speak HTTP`,
+      remedy: `If it speaks HTTPS, write ${base.replace(/^http:/, 'https:')}.`,
+    }
+  return { message: `no server answers at ${base}`, remedy: 'Check the address, and that the server runs.' }
+}
+
+function codeOf(error: unknown): string {
+  const cause = error instanceof Error ? (error.cause ?? error) : error
+  return cause instanceof Error && 'code' in cause ? String(cause.code) : ''
 }
 
 function addressOf(
@@ -142,7 +160,16 @@ async function readAnswer(response: Response, schema: z.ZodType): Promise<unknow
 }
 
 async function readError(response: Response): Promise<ApiError> {
-  const body = apiError.safeParse(await response.json().catch(() => undefined))
+  const said = await response.text().catch(() => '')
+  const body = apiError.safeParse(asJson(said))
+  // What many servers and proxies say to plain HTTP on a port for HTTPS.
+  if (!body.success && response.status === 400 && /\bHTTPS\b/.test(said))
+    return new ApiError({
+      code: 'bad_answer',
+      status: response.status,
+      message: 'this address speaks HTTPS, not HTTP',
+      remedy: 'Write https:// in front of it.',
+    })
   if (!body.success) {
     return new ApiError({
       code: 'bad_answer',
@@ -152,4 +179,12 @@ async function readError(response: Response): Promise<ApiError> {
     })
   }
   return new ApiError({ ...body.data.error, status: response.status })
+}
+
+function asJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
 }

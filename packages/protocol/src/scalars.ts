@@ -1,7 +1,16 @@
-import { ID_PATTERN, type Json, type OpenValue } from '@tenon/core'
+import { ID_PATTERN, ID_PREFIXES, type IdKind, type Json, type OpenValue } from '@tenon/core'
 import { z } from 'zod'
 
-export const id = z.string().regex(ID_PATTERN, 'must be an id such as job_01…')
+export const id = z.string().regex(ID_PATTERN, 'must be an id: three letters, _ and 26 letters and digits')
+
+/** An id where one kind is meant: its words and its example in the API's description are of that kind. */
+export function idOf(kind: IdKind) {
+  const prefix = ID_PREFIXES[kind]
+  return z
+    .string()
+    .regex(ID_PATTERN, `must be an id such as ${prefix}_01…`)
+    .meta({ examples: [`${prefix}_01m7rce9sjk6xe0swk35qgk9se`] })
+}
 
 /** Names appear in file paths, repository names and host names, so their alphabet is the one that is safe in all three. */
 export const name = z

@@ -17,6 +17,7 @@ import { StartError } from './errors.ts'
 import { createHub } from './hub.ts'
 import { loadKeyRing, newKeyRow } from './keys.ts'
 import { startLoops } from './loops/loops.ts'
+import { forgetOtherProcesses } from './loops/processes.ts'
 import { startEmbeddedPostgres } from './postgres/embedded-postgres.ts'
 import { publishPlugins } from './operations/publish-plugins.ts'
 import { redeemOneTimeToken } from './operations/registry-tokens.ts'
@@ -197,6 +198,8 @@ async function listen(context: Context, undo: (() => Promise<unknown>)[]): Promi
     return Promise.race([asked, tooLate]).finally(() => late.abort())
   })
   http.server.on('upgrade', (request, socket, head) => upgrader.handle(request, socket, head))
+  // A PostgreSQL of its own is locked to one process: no agent can be connected to another one.
+  if (config.databaseUrl === undefined) await forgetOtherProcesses(context)
   const loops = startLoops(context, sessions)
   undo.push(() => loops.stop())
   undo.push(async () => {

@@ -302,7 +302,7 @@ describe('a command', () => {
 
   it.each([
     ['', 'empty'],
-    ['x'.repeat(70_001), 'more than 70000 bytes'],
+    ['x'.repeat(70_001), 'more than 68.4 kB'],
   ])('sets no secret out of a bad value', async (stdin, message) => {
     const ran = await run(at('secret', 'set', 'api-key'), { stdin })
     expect(ran).toMatchObject({ code: 2, stderr: expect.stringContaining(message) as string })

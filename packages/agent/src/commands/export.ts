@@ -1,3 +1,4 @@
+import { sizeWords } from '@tenon/core'
 import path from 'node:path'
 import { once } from 'node:events'
 import { AgentError } from '../errors.ts'
@@ -40,7 +41,7 @@ export const exportCommand: Command = {
     })
     if (out !== undefined) await writePrivateFile(out, bytes)
     else if (!io.stdout.write(bytes)) await once(io.stdout, 'drain')
-    io.stderr.write(`${bytes.byteLength} bytes exported for ${recipients.length} recipient(s)\n`)
+    io.stderr.write(`${sizeWords(bytes.byteLength)} exported for ${recipients.length} recipient(s)\n`)
   },
 }
 

@@ -1,3 +1,4 @@
+import { sizeWords } from '@tenon/core'
 import { readFile } from 'node:fs/promises'
 import { AgentError } from '../errors.ts'
 import { atDesk } from '../owner/reach-desk.ts'
@@ -58,7 +59,7 @@ async function readValue({ io, text }: CommandInput): Promise<string> {
   if (bytes.byteLength === 0) throw bad('The value is empty', 'Give it on stdin or with --file.')
   if (bytes.byteLength > MAX_VALUE_BYTES) {
     throw bad(
-      `The value has more than ${MAX_VALUE_BYTES} bytes`,
+      `The value has more than ${sizeWords(MAX_VALUE_BYTES)}`,
       'Keep large things elsewhere and set what opens them.',
     )
   }

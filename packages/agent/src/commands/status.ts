@@ -1,3 +1,4 @@
+import { sizeWords } from '@tenon/core'
 import type { AgentStatus } from '../owner/desk.ts'
 import { atDesk } from '../owner/reach-desk.ts'
 import { DIR, folderOf, JSON_FLAG, print, type Command } from './command.ts'
@@ -28,7 +29,7 @@ export function statusLines(found: AgentStatus): string[] {
     ['jobs', found.jobs.length === 0 ? 'none' : `${found.jobs.length} held`],
     ...found.jobs.map((job): [string, string] => ['', jobWords(job)]),
     ['outbox', `${outbox.events} events, ${outbox.results} results${logWords(outbox.logBytes)}`],
-    ['dropped', `${outbox.droppedBytes} bytes of logs`],
+    ['dropped', `${sizeWords(outbox.droppedBytes)} of logs`],
     [
       'audit',
       auditHead ? `${auditHead.chain} up to ${auditHead.seq}, ${auditHead.hash}` : 'no head kept yet',
@@ -62,5 +63,5 @@ function jobWords({
 }
 
 function logWords(bytes: number | null): string {
-  return bytes === null ? '' : `, ${bytes} bytes of logs`
+  return bytes === null ? '' : `, ${sizeWords(bytes)} of logs`
 }

@@ -1,3 +1,4 @@
+import { sizeWords } from '@tenon/core'
 import type { IncomingMessage } from 'node:http'
 import { flatManifest, type JobManifest } from '@tenon/core'
 import { attestationRequest, jobOutputs, jobProgress, jobResult, partName } from '@tenon/protocol'
@@ -146,7 +147,7 @@ export function withoutSensitiveValues(outputs: z.infer<typeof jobOutputs>): Rep
 function checkSize(value: unknown, what: string): void {
   const bytes = Buffer.byteLength(JSON.stringify(value))
   if (bytes <= MAX_REPORTED_BYTES) return
-  const message = `${what}: ${bytes} bytes, and at most ${MAX_REPORTED_BYTES} go into a report.`
+  const message = `${what}: ${sizeWords(bytes)}, and at most ${sizeWords(MAX_REPORTED_BYTES)} go into a report.`
   throw new JobApiError('too_large', message, 'Keep large values in the install and report where they are.')
 }
 

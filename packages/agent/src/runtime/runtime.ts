@@ -86,6 +86,8 @@ export interface JobExit {
   exitCode: number | null
   /** One sentence for people. */
   message: string
+  /** Processes of the job that the kernel killed for memory, where the job went on. */
+  memoryKills?: number
 }
 
 export interface ExecOptions {

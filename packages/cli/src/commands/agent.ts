@@ -174,7 +174,7 @@ async function list(cli: Cli, options: PageOptions): Promise<void> {
       { title: 'JOBS', value: (a) => `${a.running}/${a.slots}` },
       { title: 'RUNTIME', value: (a) => a.runtime?.name },
       { title: 'VERSION', value: (a) => a.version },
-      { title: 'INSTALL', value: (a) => a.installId },
+      { title: 'INSTALL', value: (a) => a.install ?? a.installId },
       { title: 'HOST', value: (a) => a.hostname, shrink: true },
     ],
     'no agents yet; next: tenon agent join-token --role build',

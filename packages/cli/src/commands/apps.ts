@@ -44,7 +44,7 @@ export function addApps(program: Command, cli: Cli): void {
     })
   apps
     .command('show')
-    .description('one app and its components')
+    .description('one app: its components, inputs, secrets, actions and policies')
     .argument('<app>', 'its name or id')
     .addHelpText('after', examples('tenon apps show hello'))
     .action((app) => show(cli, app))
@@ -107,6 +107,8 @@ async function show(cli: Cli, ref: string): Promise<void> {
   const client = await cli.client()
   const app = await client.call('apps.get', { params: { ref } })
   if (cli.globals.json) return out.json(app)
+  const version = await client.call('apps.version', { params: { ref, number: String(app.version) } })
+  const { inputs = [], secrets = [], actions = [], policies = [] } = version.app
   out.fields([
     ['name', app.name],
     ['id', app.id],
@@ -126,4 +128,63 @@ async function show(cli: Cli, ref: string): Promise<void> {
     app.components,
     'no components',
   )
+  for (const [title, rows] of [
+    ['INPUT', inputs.map(inputRow)],
+    ['SECRET', secrets.map(secretRow)],
+    ['ACTION', actions.map(actionRow)],
+    ['POLICY', policies.map(policyRow)],
+  ] as const)
+    showPart(cli, title, rows)
+}
+
+/** A part of an app: its name, what it is, and more about it. */
+interface PartRow {
+  name: string
+  what: string
+  more: string
+}
+
+function showPart(cli: Cli, title: string, rows: readonly PartRow[]): void {
+  if (rows.length === 0) return
+  cli.out.line()
+  cli.out.table(
+    [
+      { title, value: (row) => row.name },
+      { title: 'WHAT', value: (row) => row.what },
+      { title: 'MORE', value: (row) => row.more, shrink: true },
+    ],
+    rows,
+    '',
+  )
+}
+
+type App = LoadedApp['app']
+
+function inputRow(input: NonNullable<App['inputs']>[number]): PartRow {
+  const preset = input.default === undefined ? undefined : `default ${JSON.stringify(input.default)}`
+  const needed = input.required && preset === undefined ? 'required' : preset
+  const words = [input.type, needed, input.sensitive ? 'sensitive' : undefined]
+  return { name: input.name, what: listed(words), more: input.description }
+}
+
+function secretRow(secret: NonNullable<App['secrets']>[number]): PartRow {
+  const made = secret.autoGenerate ? 'generated' : undefined
+  const words = [secret.required ? 'required' : 'optional', made]
+  return { name: secret.name, what: listed(words), more: secret.description }
+}
+
+function actionRow(action: NonNullable<App['actions']>[number]): PartRow {
+  const triggers = action.triggers.map(({ type, component, cron }) =>
+    [type, component ?? cron].filter(Boolean).join(' '),
+  )
+  return { name: action.name, what: plural(action.steps.length, 'step'), more: triggers.join(', ') }
+}
+
+function policyRow(policy: NonNullable<App['policies']>[number]): PartRow {
+  const of = policy.components.length === 0 ? 'all' : policy.components.join(', ')
+  return { name: policy.name, what: `${policy.engine} on ${policy.type}`, more: of }
+}
+
+function listed(words: readonly (string | undefined)[]): string {
+  return words.filter((word) => word !== undefined).join(', ')
 }

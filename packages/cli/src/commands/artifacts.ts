@@ -1,8 +1,9 @@
+import { sizeWords } from '@tenon/core'
 import type { Command } from '@commander-js/extra-typings'
 import type { CallOutput } from '@tenon/protocol'
 import type { Cli } from '../cli.ts'
 import { examples } from '../help-text.ts'
-import { ago, bytes, plural, shortDigest } from '../output/words.ts'
+import { ago, plural, shortDigest } from '../output/words.ts'
 import { AFTER, LIMIT, pageQuery, showPage, type PageOptions } from './paging.ts'
 
 export function addArtifacts(program: Command, cli: Cli): void {
@@ -68,16 +69,17 @@ function show(cli: Cli, artifact: CallOutput<'artifacts.get'>): void {
     ['component', artifact.component],
     ['build', artifact.id],
     ['made', artifact.createdAt],
-    ['size', bytes(artifact.bytes)],
+    ['size', sizeWords(artifact.bytes)],
     ['runs in', installed.length === 0 ? 'no install' : installed.map(({ install }) => install).join(', ')],
   ])
   cli.out.line()
   cli.out.line('manifests')
   for (const { depth, digest, platform, size, blobs } of tree) {
     const indent = '  '.repeat(depth + 1)
-    const about = [platform, bytes(size), plural(blobs.length, 'blob')].filter(Boolean).join(', ')
+    const about = [platform, sizeWords(size), plural(blobs.length, 'blob')].filter(Boolean).join(', ')
     cli.out.line(`${indent}${digest} (${about})`)
-    for (const blob of blobs) cli.out.line(`${indent}  ${blob.digest} ${blob.mediaType}, ${bytes(blob.size)}`)
+    for (const blob of blobs)
+      cli.out.line(`${indent}  ${blob.digest} ${blob.mediaType}, ${sizeWords(blob.size)}`)
   }
   section(cli, 'images it needs', closure, ({ image, digest, isThere }) =>
     isThere ? `${image} ${digest}` : `${image} ${digest} (MISSING)`,

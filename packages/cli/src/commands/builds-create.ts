@@ -1,4 +1,4 @@
-import { buildables } from '@tenon/core'
+import { buildables, sizeWords } from '@tenon/core'
 import { packFolder } from '@tenon/oci'
 import type { CallOutput, Client } from '@tenon/protocol'
 import { readIgnore } from '../app-config/ignore-file.ts'
@@ -13,11 +13,13 @@ import { createLive } from '../output/live.ts'
 import { paintStatus } from '../output/paint.ts'
 import { withProgress } from '../output/progress.ts'
 import { renderTable } from '../output/table.ts'
-import { between, bytes } from '../output/words.ts'
+import { between } from '../output/words.ts'
 import { describeSync, syncApp } from './apps.ts'
 
 type Build = CallOutput<'builds.get'>
 const POLL_MS = 500
+/** Without a terminal, a build that goes on says so this often. */
+const SAY_AGAIN_MS = 5000
 const MOST_SOURCE_BYTES = 512 * 1024 * 1024
 
 interface Options {
@@ -59,10 +61,16 @@ function chosen(known: readonly string[], wanted: readonly string[] | undefined)
 
 async function sendSource(cli: Cli, client: Client, name: string, folder: string): Promise<string> {
   const ignore = await readIgnore(folder)
+  let size = 0
   const packed = await withProgress(
     cli.io,
-    () => `packing the source of ${name}`,
-    packFolder(folder, { ignore, maxBytes: MOST_SOURCE_BYTES, links: 'inside' }),
+    () => `packing the source of ${name} (${sizeWords(size)})`,
+    packFolder(folder, {
+      ignore,
+      maxBytes: MOST_SOURCE_BYTES,
+      links: 'inside',
+      onBytes: (count) => (size += count),
+    }),
   ).catch((cause: unknown) => {
     throw new CliError(
       EXIT.usage,
@@ -72,7 +80,7 @@ async function sendSource(cli: Cli, client: Client, name: string, folder: string
   })
   const sent = await withProgress(
     cli.io,
-    () => `sending the source of ${name} (${bytes(packed.length)})`,
+    () => `sending the source of ${name} (${sizeWords(packed.length)})`,
     client.call('sources.put', { body: packed }),
   )
   if (sent.layer === `sha256:${sha256(packed)}`) return sent.digest
@@ -123,15 +131,18 @@ function createBuildsView(cli: Cli): { show(builds: readonly Build[]): void; end
       end: () => live.clear(),
     }
   }
-  const seen = new Map<string, string>()
+  const seen = new Map<string, { status: string; at: number }>()
   return {
     show(builds) {
+      const now = io.clock.now()
       for (const build of builds) {
-        if (seen.get(build.id) === build.status) continue
-        seen.set(build.id, build.status)
-        out.note(
-          `build ${build.component}: ${build.status}${build.message ? ` (${plain(build.message)})` : ''}`,
-        )
+        const told = seen.get(build.id)
+        const isNew = told?.status !== build.status
+        if (!isNew && (hasEnded(build) || now - told.at < SAY_AGAIN_MS)) continue
+        seen.set(build.id, { status: build.status, at: now })
+        const took = isNew ? '' : ` for ${between(build.createdAt, null, now)}`
+        const said = build.message ? ` (${plain(build.message)})` : ''
+        out.note(`build ${build.component}: ${build.status}${took}${said}`)
       }
     },
     end: () => undefined,

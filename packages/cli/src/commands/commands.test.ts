@@ -69,7 +69,7 @@ const RUN = testId('run')
 /** Command, what a person sees, and the API's value that a program gets. */
 const COMMANDS: [string[], RegExp, unknown][] = [
   [['apps', 'list'], /^NAME +VERSION.*\nhello +1 /, page(app())],
-  [['apps', 'show', 'hello'], /web +script/, app()],
+  [['apps', 'show', 'hello'], /web +script[^]*INPUT +WHAT.*\na +string/, app()],
   [['builds', 'list', '--app', 'hello'], /hello v1 +web +succeeded/, page(build())],
   [['builds', 'show', testId('build')], /component +web/, build()],
   [['builds', 'cancel', testId('build')], /is canceled/, build({ status: 'canceled' })],
@@ -100,7 +100,7 @@ const COMMANDS: [string[], RegExp, unknown][] = [
   [['runs', 'show', RUN], /○ {3}deploy:web/, run()],
   [['runs', 'cancel', RUN], /is canceled/, run({ status: 'canceled' })],
   [['runs', 'retry', RUN, 'deploy:web', '--detach'], new RegExp(`^${RUN}\n$`), run()],
-  [['jobs', 'list', '--status', 'succeeded'], /deploy +succeeded +completed/, page(job())],
+  [['jobs', 'list', '--status', 'succeeded'], /deploy +acme +web +succeeded +completed/, page(job())],
   [['jobs', 'show', JOB], /fencing number +1/, job()],
   [['jobs', 'why', JOB], /waits for nothing: it is succeeded/, null],
   [['jobs', 'cancel', JOB], /is canceled/, job({ status: 'canceled' })],

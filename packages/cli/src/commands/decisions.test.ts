@@ -50,7 +50,7 @@ describe('what a person decides about a run', () => {
       'runs.get': ({ params }) => (params['id'] === EMPTY.id ? EMPTY : waiting),
       'jobs.get': () => job({ kind: 'plan', result: { plan: PLAN } }),
       'steps.approve': () => waiting,
-      'steps.reject': () => run({ id: RUN, status: 'canceled' }),
+      'steps.reject': () => run({ id: RUN, status: 'canceled', finishedAt: '2026-01-01T00:00:00.000Z' }),
       'steps.skip': () => waiting,
       'installs.get': () => install(),
       'apps.get': () => app(),
@@ -139,6 +139,27 @@ describe('what a person decides about a run', () => {
     const { stdout } = await tenon('runs', 'reject', RUN, 'web', '--reason', 'not today')
     expect(stdout).toBe('the deploy of web is rejected; the run is canceled\n')
     expect(api.callsOf('steps.reject')[0]?.given.body).toEqual({ reason: 'not today' })
+  })
+
+  it('is asked once for all that waits now, each by its own digest', async () => {
+    const before = api.callsOf('steps.approve').length
+    const { stderr } = await tenon('runs', 'approve', RUN, '--all', '--yes', '--detach')
+    expect(stderr).toMatch(/web:\n[^]*~ bucket.old[^]*cron:\n[^]*apps\/hello\/cron@/)
+    expect(api.callsOf('steps.approve').slice(before)).toMatchObject([
+      { given: { body: { digest: PLAN.digest } } },
+      { given: { body: { digest: ASKED.digest } } },
+    ])
+    expect((await tenon('runs', 'approve', RUN)).stderr).toContain('name the component to approve, or --all')
+    expect((await tenon('runs', 'approve', EMPTY.id, '--all')).stderr).toContain('nothing in this run waits')
+  })
+
+  it('need not be followed when it is no', async () => {
+    api.handlers['steps.reject'] = () => waiting
+    const { code, stdout } = await tenon('runs', 'reject', RUN, 'web', '--reason', 'no', '--detach')
+    expect({ code, stdout }).toEqual({
+      code: 0,
+      stdout: 'the deploy of web is rejected; the run is active\n',
+    })
   })
 
   it('shows what a plan comes to beside its step', async () => {

@@ -1,3 +1,4 @@
+import { sizeWords } from '@tenon/core'
 import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
@@ -76,7 +77,7 @@ async function pushImage(cli: Cli, wanted: string, options: PushOptions): Promis
   if (cli.globals.json) return cli.out.json({ reference, digest, tag, transferredBytes, skippedBytes })
   cli.out.line(reference)
   cli.out.note(
-    `${transferredBytes} bytes sent, ${skippedBytes} were there; agents take it as TENON_JOB_IMAGE`,
+    `${sizeWords(transferredBytes)} sent, ${sizeWords(skippedBytes)} were there; agents take it as TENON_JOB_IMAGE`,
   )
 }
 

@@ -1,3 +1,4 @@
+import { sizeWords } from '@tenon/core'
 import type { Command } from '@commander-js/extra-typings'
 import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
@@ -99,7 +100,7 @@ async function readValue(cli: Cli, name: string, file: string | undefined): Prom
   const value = await givenValue(cli, name, file)
   if (value.length === 0)
     throw usageError('the value is empty', 'give it on stdin, with --file, or at the prompt')
-  if (value.length > MOST_BYTES) throw usageError(`the value has more than ${MOST_BYTES} bytes`)
+  if (value.length > MOST_BYTES) throw usageError(`the value has more than ${sizeWords(MOST_BYTES)}`)
   return value
 }
 

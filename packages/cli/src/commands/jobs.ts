@@ -1,5 +1,5 @@
 import { Option, type Command } from '@commander-js/extra-typings'
-import { documentDigest } from '@tenon/core'
+import { documentDigest, sizeWords } from '@tenon/core'
 import { jobStatus, type JobView } from '@tenon/protocol'
 import { recognise } from '../audit/recognise.ts'
 import type { Cli } from '../cli.ts'
@@ -8,7 +8,7 @@ import { CliError } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
 import { examples } from '../help-text.ts'
 import { paintStatus } from '../output/paint.ts'
-import { ago, between, bytes } from '../output/words.ts'
+import { ago, between } from '../output/words.ts'
 import { AFTER, LIMIT, pageQuery, showPage, type PageOptions } from './paging.ts'
 import { takeId } from './ids.ts'
 
@@ -21,6 +21,7 @@ export function addJobs(program: Command, cli: Cli): void {
     .command('list')
     .description('list jobs, newest first')
     .option('--install <install>', 'only those of this install')
+    .option('--component <component>', 'only those about this component')
     .addOption(new Option('--status <status>', 'only those in this state').choices(jobStatus.options))
     .option(...LIMIT)
     .option(...AFTER)
@@ -89,12 +90,17 @@ function addJobChanges(jobs: Command, cli: Cli): void {
 
 async function list(
   cli: Cli,
-  options: PageOptions & { install?: string | undefined; status?: JobView['status'] | undefined },
+  options: PageOptions & {
+    install?: string | undefined
+    component?: string | undefined
+    status?: JobView['status'] | undefined
+  },
 ): Promise<void> {
   const client = await cli.client()
-  const { install, status } = options
+  const { install, component, status } = options
   const filter = {
     ...(install === undefined ? {} : { install }),
+    ...(component === undefined ? {} : { component }),
     ...(status === undefined ? {} : { status }),
   }
   const page = await client.call('jobs.list', { query: { ...pageQuery(options), ...filter } })
@@ -105,6 +111,8 @@ async function list(
     [
       { title: 'ID', value: (j) => j.id },
       { title: 'KIND', value: (j) => j.kind },
+      { title: 'INSTALL', value: (j) => j.install ?? j.installId },
+      { title: 'COMPONENT', value: (j) => j.component },
       {
         title: 'STATUS',
         value: (j) => j.status,
@@ -131,12 +139,13 @@ function show(cli: Cli, job: JobView): void {
     ['message', job.message],
     ['fencing number', job.fence],
     ['agent', job.agentId === null ? `none yet (role ${job.role})` : `${job.agentId} (role ${job.role})`],
-    ['install', job.installId],
+    ['install', job.install === null ? job.installId : `${job.install} (${job.installId})`],
+    ['component', job.component],
     ['run, step', job.runId && `${job.runId}, ${job.stepId}`],
     ['build', job.buildId],
     ['manifest', job.manifestDigest],
     ['confinement', job.confinement],
-    ['log', bytes(job.logBytes)],
+    ['log', sizeWords(job.logBytes)],
     ['created', job.createdAt],
     ['assigned', job.assignedAt],
     ['started', job.startedAt],

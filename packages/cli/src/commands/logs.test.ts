@@ -3,7 +3,7 @@ import { PassThrough } from 'node:stream'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { startApi, type Api } from '../testing/api-server.ts'
 import { createHome, type Home } from '../testing/run-cli.ts'
-import { AT, build, job, run, step, testId } from '../testing/values.ts'
+import { build, job, testId } from '../testing/values.ts'
 
 const JOB = testId('job')
 const OTHER = testId('job', 2)
@@ -18,24 +18,16 @@ beforeEach(async () => {
   offsets = []
   api = await startApi({
     'jobs.get': () => job({ logBytes: LOG.length }),
-    'jobs.list': () => ({ items: [job({ id: OTHER })], next: null }),
+    'jobs.list': ({ query }) => {
+      const ofComponent: Record<string, string> = { db: JOB, web: OTHER }
+      const id = query['component'] === undefined ? OTHER : ofComponent[query['component'] as string]
+      return { items: id === undefined ? [] : [job({ id })], next: null }
+    },
     'builds.get': () => build({ jobId: OTHER }),
     'jobs.logs': ({ query, response }) => {
       offsets.push(query['offset'] as number)
       response.end(LOG.subarray(query['offset'] as number))
     },
-    'runs.list': () => ({
-      items: [
-        run({ steps: [step('sync:db', { jobId: JOB, startedAt: AT })] }),
-        run({
-          steps: [
-            step('deploy:web', { jobId: OTHER, startedAt: AT }),
-            step('sync:web', { jobId: JOB, startedAt: '2026-11-15T11:00:00.000Z' }),
-          ],
-        }),
-      ],
-      next: null,
-    }),
   })
 })
 afterEach(() => api.stop())
@@ -72,6 +64,23 @@ describe('the log of a job', () => {
     await logs(testId('build'))
     expect(jobAsked()).toBe(OTHER)
     expect((await logs('acme', 'nothing')).code).toBe(4)
+  })
+
+  it('that has none is explained by its end, or by what it waits for', async () => {
+    const at = '2026-11-15T12:00:00.000Z'
+    api.handlers['jobs.logs'] = ({ response }) => void response.end()
+    api.handlers['jobs.get'] = () =>
+      job({ status: 'failed', reason: 'refused', message: 'the manifest has expired' })
+    expect(await logs(JOB)).toEqual({
+      code: 0,
+      stdout: '',
+      stderr: `job ${JOB} has printed nothing: it is failed (refused): the manifest has expired\n`,
+    })
+    const waiting = { code: 'no_agent', message: 'No agent.', since: at, remedy: null }
+    api.handlers['jobs.get'] = () => job({ status: 'queued', reason: null, waiting })
+    expect((await logs(JOB)).stderr).toBe(
+      `job ${JOB} has printed nothing: it is queued\nit waits: No agent.\n`,
+    )
   })
 
   it('is followed without gaps or repeats over a broken connection', async () => {

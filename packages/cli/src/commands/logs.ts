@@ -5,7 +5,7 @@ import { CliError } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
 import { followLog } from '../follow/follow-log.ts'
 import { examples } from '../help-text.ts'
-import { createLogFilter } from '../output/clean.ts'
+import { createLogFilter, plain } from '../output/clean.ts'
 
 export function addLogs(program: Command, cli: Cli): void {
   program
@@ -29,16 +29,21 @@ async function logs(cli: Cli, target: string, component: string | undefined, fol
   const stop = new AbortController()
   const off = io.onSignal('SIGINT', () => stop.abort())
   const sink = createSink(cli)
+  let printed = false
   try {
     await followLog(jobId, follow, {
       client,
       clock: io.clock,
       signal: AbortSignal.any([stop.signal, cli.closed]),
-      onBytes: sink.push,
+      onBytes: (bytes, offset) => {
+        printed = true
+        return sink.push(bytes, offset)
+      },
       onAway: () => out.note('the connection is away; reconnecting'),
     })
     await sink.end()
     if (stop.signal.aborted) cli.exitCode = EXIT.interrupted
+    else if (!printed) await explainSilence(cli, client, jobId)
   } finally {
     off()
   }
@@ -53,8 +58,7 @@ async function findJob(client: Client, target: string, component: string | undef
       next: `tenon builds show ${target}`,
     })
   }
-  const found =
-    component === undefined ? await newestJob(client, target) : await newestStepJob(client, target, component)
+  const found = await newestJob(client, target, component)
   if (found !== undefined) return found
   const what = component === undefined ? target : `component ${component} of ${target}`
   throw new CliError(EXIT.notFound, `there is no job of ${what} yet`, {
@@ -62,24 +66,23 @@ async function findJob(client: Client, target: string, component: string | undef
   })
 }
 
-async function newestJob(client: Client, install: string): Promise<string | undefined> {
-  const { items } = await client.call('jobs.list', { query: { install, limit: 1 } })
+async function newestJob(
+  client: Client,
+  install: string,
+  component: string | undefined,
+): Promise<string | undefined> {
+  const about = component === undefined ? {} : { component }
+  const { items } = await client.call('jobs.list', { query: { install, ...about, limit: 1 } })
   return items[0]?.id
 }
 
-/** Runs come newest first; within one, the step that started last. */
-async function newestStepJob(
-  client: Client,
-  install: string,
-  component: string,
-): Promise<string | undefined> {
-  const { items } = await client.call('runs.list', { query: { install, limit: 50 } })
-  for (const run of items) {
-    const steps = run.steps.filter((step) => step.component === component && step.jobId !== null)
-    const newest = steps.toSorted((a, b) => (a.startedAt ?? '').localeCompare(b.startedAt ?? '')).at(-1)
-    if (newest?.jobId) return newest.jobId
-  }
-  return undefined
+/** A job without a log has a reason for it, which nobody should have to look for. */
+async function explainSilence(cli: Cli, client: Client, jobId: string): Promise<void> {
+  const job = await client.call('jobs.get', { params: { id: jobId } })
+  const why = [job.reason === null || job.reason === 'completed' ? '' : ` (${job.reason})`, job.message]
+  const said = why[1] ? `${why[0]}: ${plain(why[1])}` : why[0]
+  cli.out.note(`job ${jobId} has printed nothing: it is ${job.status}${said}`)
+  if (job.waiting !== null) cli.out.note(`it waits: ${plain(job.waiting.message)}`)
 }
 
 interface Sink {

@@ -1,8 +1,9 @@
+import { sizeWords } from '@tenon/core'
 import type { Command } from '@commander-js/extra-typings'
 import { collectGarbage, createFileStorage, type GarbageReport } from '@tenon/oci'
 import type { Cli } from '../cli.ts'
 import { examples } from '../help-text.ts'
-import { bytes, plural } from '../output/words.ts'
+import { plural } from '../output/words.ts'
 import { confirm } from '../secrets/read-value.ts'
 import { wholeNumber } from './paging.ts'
 
@@ -49,12 +50,12 @@ async function usage(cli: Cli): Promise<void> {
       { title: 'MANIFESTS', value: (r) => String(r.manifests) },
       { title: 'BLOBS', value: (r) => String(r.blobs) },
       { title: 'TAGS', value: (r) => String(r.tags) },
-      { title: 'SIZE', value: (r) => bytes(r.bytes) },
+      { title: 'SIZE', value: (r) => sizeWords(r.bytes) },
     ],
     held.repositories,
     'the registry is empty',
   )
-  cli.out.note(`on disk, each content once: ${bytes(held.bytes)} in ${plural(held.contents, 'file')}`)
+  cli.out.note(`on disk, each content once: ${sizeWords(held.bytes)} in ${plural(held.contents, 'file')}`)
 }
 
 interface GcOptions {
@@ -87,5 +88,5 @@ function describe({ dryRun, manifests, blobs, contents, uploads, bytesFreed }: G
     plural(contents, 'file'),
     plural(uploads, 'stale upload'),
   ].join(', ')
-  return `${dryRun ? 'would remove' : 'removed'} ${what}; ${dryRun ? 'would free' : 'freed'} ${bytes(bytesFreed)}`
+  return `${dryRun ? 'would remove' : 'removed'} ${what}; ${dryRun ? 'would free' : 'freed'} ${sizeWords(bytesFreed)}`
 }

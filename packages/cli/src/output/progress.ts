@@ -2,9 +2,11 @@ import type { Io } from '../io.ts'
 
 const FIRST_MS = 1000
 const FRAME_MS = 120
+/** Without a terminal there is a new line this often. */
+const LINE_MS = 5000
 const FRAMES = ['-', '\\', '|', '/']
 
-/** Says on stderr what is being waited for, once it takes longer than a second. */
+/** Says on stderr what is being waited for, once it takes longer than a second, and that it goes on. */
 export async function withProgress<T>(
   io: Pick<Io, 'stderr'>,
   message: () => string,
@@ -16,12 +18,12 @@ export async function withProgress<T>(
   let ticker: NodeJS.Timeout | undefined
   const draw = () => {
     if (stderr.isTTY) stderr.write(`\r\u001B[K${FRAMES[frame++ % FRAMES.length]} ${message()}`)
-    else if (!shown) stderr.write(`${message()}\n`)
+    else stderr.write(`${message()}\n`)
     shown = true
   }
   const first = setTimeout(() => {
     draw()
-    if (stderr.isTTY) ticker = setInterval(draw, FRAME_MS)
+    ticker = setInterval(draw, stderr.isTTY ? FRAME_MS : LINE_MS)
   }, FIRST_MS)
   try {
     return await work

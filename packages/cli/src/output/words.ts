@@ -24,18 +24,6 @@ export function duration(ms: number): string {
   return `${Math.floor(hours / 24)}d`
 }
 
-export function bytes(count: number): string {
-  if (count < 1024) return `${count} B`
-  const units = ['kB', 'MB', 'GB', 'TB']
-  let value = count
-  let unit = -1
-  while (value >= 1024 && unit < units.length - 1) {
-    value /= 1024
-    unit++
-  }
-  return `${value.toFixed(1)} ${units[unit]}`
-}
-
 export function shortDigest(digest: string | null): string {
   return digest === null ? '-' : digest.slice(0, 19)
 }

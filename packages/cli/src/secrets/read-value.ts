@@ -1,3 +1,4 @@
+import { sizeWords } from '@tenon/core'
 import { CliError, usageError } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
 import type { Input, Io } from '../io.ts'
@@ -9,7 +10,7 @@ export async function readPiped(stdin: Input, most: number): Promise<Buffer> {
   for await (const chunk of stdin) {
     const bytes = Buffer.isBuffer(chunk) ? chunk : Buffer.from(String(chunk))
     size += bytes.length
-    if (size > most) throw usageError(`stdin holds more than ${most} bytes`)
+    if (size > most) throw usageError(`stdin holds more than ${sizeWords(most)}`)
     chunks.push(bytes)
   }
   return Buffer.concat(chunks)

@@ -16,6 +16,8 @@ export interface PackOptions {
   /** Gets the path inside the folder, with `/`; true leaves the file or the whole folder out. */
   ignore?: (path: string) => boolean
   maxBytes?: number
+  /** Hears how many bytes more there are of the archive. */
+  onBytes?: (count: number) => void
   /** A folder that everything lies in, inside the archive only. */
   prefix?: string
   /** Symbolic links that stay inside are packed as they are; otherwise every link is refused. */
@@ -25,7 +27,10 @@ export interface PackOptions {
 /** The folder as tar.gz in memory; the same files give the same bytes. */
 export const packFolder = async (dir: string, options: PackOptions = {}): Promise<Buffer> => {
   const chunks: Buffer[] = []
-  for await (const chunk of await packFolderStream(dir, options)) chunks.push(chunk as Buffer)
+  for await (const chunk of await packFolderStream(dir, options)) {
+    chunks.push(chunk as Buffer)
+    options.onBytes?.((chunk as Buffer).byteLength)
+  }
   return Buffer.concat(chunks)
 }
 

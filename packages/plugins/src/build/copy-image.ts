@@ -1,3 +1,4 @@
+import { sizeWords } from '@tenon/core'
 import { copyArtifact, type CopyResult, type Platform, type RegistryClient } from '@tenon/oci'
 import type { OperationContext } from '../sdk/plugin.ts'
 import type { ResolvedImage } from './image-sources.ts'
@@ -24,9 +25,11 @@ export async function copyImage(
     onProgress: ({ doneBytes, totalBytes }) => {
       if (Date.now() - toldAt < PAUSE_MS) return
       toldAt = Date.now()
-      context.log(`${name}: ${doneBytes} of ${totalBytes} bytes`)
+      context.log(`${name}: ${sizeWords(doneBytes)} of ${sizeWords(totalBytes)}`)
     },
   })
-  context.log(`${name}: ${result.transferredBytes} bytes copied, ${result.skippedBytes} were there already`)
+  context.log(
+    `${name}: ${sizeWords(result.transferredBytes)} copied, ${sizeWords(result.skippedBytes)} were there already`,
+  )
   return result
 }

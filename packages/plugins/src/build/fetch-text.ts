@@ -1,3 +1,4 @@
+import { sizeWords } from '@tenon/core'
 import { createHash } from 'node:crypto'
 import { PluginError } from '../sdk/errors.ts'
 import type { OperationContext } from '../sdk/plugin.ts'
@@ -16,7 +17,7 @@ export async function fetchText(
   context.log(`fetching ${address}`)
   const bytes = await read(url, AbortSignal.any([context.signal, AbortSignal.timeout(PATIENCE_MS)]))
   const digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`
-  context.log(`${address} is ${digest}, ${bytes.length} bytes`)
+  context.log(`${address} is ${digest}, ${sizeWords(bytes.length)}`)
   try {
     return { text: new TextDecoder('utf-8', { fatal: true }).decode(bytes), digest }
   } catch (cause) {

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { ANNOTATIONS, type ClosureImage, type Json } from '@tenon/core'
+import { ANNOTATIONS, type ClosureImage, type Json, sizeWords } from '@tenon/core'
 import { packFolderToFile, pushArtifact, type RegistryClient } from '@tenon/oci'
 import { MEDIA_TYPES } from '@tenon/protocol'
 import type { OperationContext, OperationResult } from '../sdk/plugin.ts'
@@ -45,7 +45,7 @@ export async function publishFolder(
     ...closureAnnotation(artifact.closure),
     signal: context.signal,
   })
-  context.log(`pushed ${repository}@${pushed.digest}, ${layer.size} bytes`)
+  context.log(`pushed ${repository}@${pushed.digest}, ${sizeWords(layer.size)}`)
   return { digest: pushed.digest, size: layer.size, repository, mediaType: artifactType }
 }
 

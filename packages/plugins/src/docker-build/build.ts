@@ -1,3 +1,4 @@
+import { sizeWords } from '@tenon/core'
 import { lstat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { importLayout } from '@tenon/oci'
@@ -37,7 +38,7 @@ export async function build(context: OperationContext): Promise<OperationResult>
     to: { client: await vendorClient(context), repository },
     signal: context.signal,
   })
-  context.log(`pushed ${repository}@${copied.digest}, ${copied.transferredBytes} bytes sent`)
+  context.log(`pushed ${repository}@${copied.digest}, ${sizeWords(copied.transferredBytes)} sent`)
   const size = copied.transferredBytes + copied.skippedBytes
   return built(
     { digest: copied.digest, size, repository, mediaType: copied.mediaType },

@@ -1,6 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { ANNOTATIONS, type Json } from '@tenon/core'
+import { ANNOTATIONS, type Json, sizeWords } from '@tenon/core'
 import { pushArtifact } from '@tenon/oci'
 import { MEDIA_TYPES } from '@tenon/protocol'
 import { z } from 'zod'
@@ -59,7 +59,7 @@ export async function build(context: OperationContext): Promise<OperationResult>
     tag,
     signal: context.signal,
   })
-  context.log(`pushed ${repository}:${tag}@${pushed.digest}, ${layer.size} bytes`)
+  context.log(`pushed ${repository}:${tag}@${pushed.digest}, ${sizeWords(layer.size)}`)
   const published = { digest: pushed.digest, size: layer.size, repository, mediaType: MEDIA_TYPES.helmConfig }
   return built(published, {
     source: record,

@@ -1,3 +1,4 @@
+import { sizeWords } from '@tenon/core'
 import { lstat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { packFolderToFile, pushArtifact } from '@tenon/oci'
@@ -29,7 +30,7 @@ export async function build(context: OperationContext): Promise<OperationResult>
     layers: [{ mediaType: MEDIA_TYPES.folderLayer, file }],
     signal: context.signal,
   })
-  context.log(`pushed ${config.repository}@${pushed.digest}, ${layer.size} bytes`)
+  context.log(`pushed ${config.repository}@${pushed.digest}, ${sizeWords(layer.size)}`)
   return {
     ok: true,
     message: `built ${pushed.digest}`,

@@ -1,4 +1,4 @@
-import { ANNOTATIONS, type Json, type ManifestArtifact } from '@tenon/core'
+import { ANNOTATIONS, type Json, type ManifestArtifact, sizeWords } from '@tenon/core'
 import {
   copyArtifact,
   createUploadSessions,
@@ -108,7 +108,7 @@ async function copyOne(parts: SyncParts, artifact: ManifestArtifact, index: numb
     }),
   )
   context.log(
-    `${repository}@${digest}: ${result.transferredBytes} bytes copied, ${result.skippedBytes} were there already`,
+    `${repository}@${digest}: ${sizeWords(result.transferredBytes)} copied, ${sizeWords(result.skippedBytes)} were there already`,
   )
   return result
 }
@@ -141,7 +141,7 @@ function summarize(artifacts: ManifestArtifact[], done: Outcome[]): OperationRes
   )
   return {
     ok: true,
-    message: `${artifacts.length === 1 ? '1 artifact is' : `${artifacts.length} artifacts are`} in the install registry, ${bytes} bytes were copied`,
+    message: `${artifacts.length === 1 ? '1 artifact is' : `${artifacts.length} artifacts are`} in the install registry, ${sizeWords(bytes)} copied`,
     data: { artifacts: facts(artifacts, done) },
   }
 }

@@ -63,7 +63,7 @@ export const artifactRoutes = {
     tag: 'builds',
     permission: 'operate',
     summary: 'Build again what failed or was canceled: the same version of the app, the same source.',
-    params: byId,
+    params: byId('build'),
     response: buildView,
   }),
   'artifacts.list': route({

@@ -1,14 +1,14 @@
 import { APPROVAL_OPTIONS } from '@tenon/core'
 import { z } from 'zod'
 import { signedText } from '../enrol.ts'
-import { digest, id, json, jsonObject, name, partName, text } from '../scalars.ts'
+import { buildableName, digest, id, idOf, json, jsonObject, name, partName, text } from '../scalars.ts'
 import { byId, byRef, listOf, page, route } from './route.ts'
 import * as view from './views.ts'
 
 const READ = 'read' as const
 const OPERATE = 'operate' as const
 
-const ofStep = z.strictObject({ id, step: id })
+const ofStep = z.strictObject({ id: idOf('run'), step: idOf('step') })
 const inputs = z.record(z.string().max(128), json).default({})
 const installSettings = {
   approval: z.enum(APPROVAL_OPTIONS).optional(),
@@ -194,7 +194,7 @@ export const installRoutes = {
     tag: 'deploys',
     permission: OPERATE,
     summary: 'Deploy once more what an earlier deploy brought.',
-    params: z.strictObject({ ref: z.string().min(1).max(64), id }),
+    params: z.strictObject({ ref: z.string().min(1).max(64), id: idOf('deploy') }),
     response: view.runView,
   }),
   'actions.run': route({
@@ -222,7 +222,7 @@ export const installRoutes = {
     tag: 'runs',
     permission: READ,
     summary: 'One run with its steps and what it waits for.',
-    params: byId,
+    params: byId('run'),
     response: view.runView,
   }),
   'runs.watch': route({
@@ -231,8 +231,9 @@ export const installRoutes = {
     tag: 'runs',
     permission: READ,
     summary: 'The run as server-sent events, one for each change, until it ends.',
-    params: byId,
+    params: byId('run'),
     response: 'stream',
+    media: 'text/event-stream',
   }),
   'runs.cancel': route({
     method: 'POST',
@@ -240,7 +241,7 @@ export const installRoutes = {
     tag: 'runs',
     permission: OPERATE,
     summary: 'Cancel a run: nothing new starts, what runs is stopped.',
-    params: byId,
+    params: byId('run'),
     response: view.runView,
   }),
   'steps.retry': route({
@@ -299,7 +300,11 @@ export const installRoutes = {
     tag: 'jobs',
     permission: READ,
     summary: 'Jobs, newest first.',
-    query: page.extend({ install: z.string().max(64).optional(), status: view.jobStatus.optional() }),
+    query: page.extend({
+      install: z.string().max(64).optional(),
+      component: buildableName.optional(),
+      status: view.jobStatus.optional(),
+    }),
     response: listOf(view.jobView),
   }),
   'jobs.get': route({
@@ -308,7 +313,7 @@ export const installRoutes = {
     tag: 'jobs',
     permission: READ,
     summary: 'One job, and what it waits for.',
-    params: byId,
+    params: byId('job'),
     response: view.jobView,
   }),
   'jobs.manifest': route({
@@ -317,7 +322,7 @@ export const installRoutes = {
     tag: 'jobs',
     permission: READ,
     summary: 'The signed manifest of a job.',
-    params: byId,
+    params: byId('job'),
     response: z.object({ text: z.string(), keyId: id, signature: z.string(), digest }),
   }),
   'jobs.logs': route({
@@ -326,12 +331,13 @@ export const installRoutes = {
     tag: 'jobs',
     permission: READ,
     summary: 'The bytes of a job’s log from an offset; with `follow` until it ends.',
-    params: byId,
+    params: byId('job'),
     query: z.strictObject({
       offset: z.coerce.number().int().min(0).default(0),
       follow: z.enum(['0', '1']).default('0'),
     }),
     response: 'stream',
+    media: 'application/octet-stream',
   }),
   'jobs.cancel': route({
     method: 'POST',
@@ -339,7 +345,7 @@ export const installRoutes = {
     tag: 'jobs',
     permission: OPERATE,
     summary: 'Cancel a job.',
-    params: byId,
+    params: byId('job'),
     response: view.jobView,
   }),
   'jobs.settle': route({
@@ -348,7 +354,7 @@ export const installRoutes = {
     tag: 'jobs',
     permission: OPERATE,
     summary: 'Declare how a lost job ended, after looking.',
-    params: byId,
+    params: byId('job'),
     body: z.strictObject({
       outcome: z.enum(['succeeded', 'failed', 'canceled']),
       reason: text(500).min(3),

@@ -1,6 +1,6 @@
-import type { Permission } from '@tenon/core'
+import type { IdKind, Permission } from '@tenon/core'
 import { z } from 'zod'
-import { id } from '../scalars.ts'
+import { idOf } from '../scalars.ts'
 
 /** One route as data: the server registers it, the client calls it, OpenAPI describes it, and nothing else is reachable. */
 export interface Route {
@@ -13,13 +13,14 @@ export interface Route {
   query: z.ZodObject
   /** `'bytes'`: the raw body is a stream. */
   body: z.ZodType | 'bytes' | null
-  /** `'stream'`: the body is raw bytes or server-sent events. */
+  /** `'stream'`: the body is raw bytes or server-sent events, `media` says which. */
   response: z.ZodType | 'stream'
+  media?: string
 }
 
 const none = z.strictObject({})
 
-type Given<R> = Pick<Route, 'method' | 'path' | 'summary' | 'tag' | 'permission'> & R
+type Given<R> = Pick<Route, 'method' | 'path' | 'summary' | 'tag' | 'permission' | 'media'> & R
 
 /** Fills in what a route does not take, keeping the exact types of what it does. */
 export function route<
@@ -36,7 +37,7 @@ export function route<
   }
 }
 
-export const byId = z.strictObject({ id })
+export const byId = (kind: IdKind) => z.strictObject({ id: idOf(kind) })
 /** Installs and apps go by their name or their id. */
 export const byRef = z.strictObject({ ref: z.string().min(1).max(64) })
 

@@ -65,7 +65,7 @@ export const routes = {
     tag: 'tokens',
     permission: ADMINISTER,
     summary: 'Revoke an API token at once.',
-    params: byId,
+    params: byId('token'),
     response: view.tokenView,
   }),
 
@@ -158,7 +158,7 @@ export const routes = {
     tag: 'builds',
     permission: READ,
     summary: 'One build.',
-    params: byId,
+    params: byId('build'),
     response: view.buildView,
   }),
   'builds.cancel': route({
@@ -167,7 +167,7 @@ export const routes = {
     tag: 'builds',
     permission: OPERATE,
     summary: 'Cancel a build.',
-    params: byId,
+    params: byId('build'),
     response: view.buildView,
   }),
 
@@ -201,7 +201,7 @@ export const routes = {
     tag: 'agents',
     permission: ADMINISTER,
     summary: 'End an agent’s identity at once.',
-    params: byId,
+    params: byId('agent'),
     response: view.agentView,
   }),
 

@@ -180,6 +180,10 @@ export const jobView = z.object({
   fence: z.int(),
   role: z.enum(AGENT_ROLES),
   installId: id.nullable(),
+  /** The install's name. */
+  install: name.nullable().default(null),
+  /** What it is about: a component, or `action:NAME`. */
+  component: z.string().nullable().default(null),
   agentId: id.nullable(),
   stepId: id.nullable(),
   runId: id.nullable(),
@@ -204,6 +208,8 @@ export const agentView = z.object({
   id,
   role: z.enum(AGENT_ROLES),
   installId: id.nullable(),
+  /** The install's name. */
+  install: name.nullable().default(null),
   status: z.enum(['enrolled', 'replaced', 'revoked']),
   connected: z.boolean(),
   lastSeenAt: timestamp.nullable(),

@@ -10,8 +10,11 @@ const USED_EVERY_MS = 60_000
 
 /** Looked up by its hash, compared in constant time, refused when expired or revoked. */
 export async function authenticate(context: Context, request: FastifyRequest): Promise<Caller> {
-  const secret = /^Bearer (\S{20,200})$/.exec(request.headers.authorization ?? '')?.[1]
-  if (!secret?.startsWith(TOKEN_PREFIX)) throw unauthorized('this needs an API token')
+  const given = request.headers.authorization
+  const secret = /^Bearer (\S{20,200})$/.exec(given ?? '')?.[1]
+  if (given === undefined) throw unauthorized('this needs an API token')
+  if (!secret?.startsWith(TOKEN_PREFIX))
+    throw unauthorized(`what was sent is no API token: one begins with ${TOKEN_PREFIX} and is longer`)
   const token = await context.db
     .selectFrom('api_token')
     .selectAll()

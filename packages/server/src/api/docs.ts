@@ -2,6 +2,7 @@ import { PRODUCT_VERSION } from '@tenon/protocol'
 import swagger from '@fastify/swagger'
 import type { FastifyInstance } from 'fastify'
 import { jsonSchemaTransform } from 'fastify-type-provider-zod'
+import { completeOpenApi, type OpenApi } from './openapi.ts'
 import { docsStyle, renderDocs, type ApiDescription } from './docs-page.ts'
 
 /** OpenAPI 3.1 made from the same schemas that check each request, and a page to read it. */
@@ -19,11 +20,12 @@ export async function serveDocs(app: FastifyInstance): Promise<void> {
     },
     transform: jsonSchemaTransform,
   })
-  app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
+  const describe = () => completeOpenApi(app.swagger() as unknown as OpenApi)
+  app.get('/openapi.json', { schema: { hide: true } }, async () => describe())
   let page: string | undefined
   app.get('/docs', { schema: { hide: true } }, async (_request, reply) => reply.redirect('/docs/'))
   app.get('/docs/', { schema: { hide: true } }, async (_request, reply) => {
-    page ??= renderDocs(app.swagger() as ApiDescription)
+    page ??= renderDocs(describe() as unknown as ApiDescription)
     return reply.type('text/html; charset=utf-8').send(page)
   })
   app.get('/docs/style.css', { schema: { hide: true } }, async (_request, reply) =>

@@ -1,3 +1,4 @@
+import { sql } from 'kysely'
 import { cancelJob, forceSettle } from '../operations/job-control.ts'
 import { JOB_COLUMNS, jobView, jobViews } from '../store/views.ts'
 import { notFound, pageOf, type Handlers } from './handler.ts'
@@ -12,6 +13,7 @@ export const jobHandlers = {
       .selectFrom('job')
       .select(JOB_COLUMNS)
       .$if(install !== undefined, (q) => q.where('install_id', '=', install!.id))
+      .$if(query.component !== undefined, (q) => q.where(isAbout(query.component!)))
       .$if(query.status !== undefined, (q) => q.where('status', '=', query.status!))
       .$if(query.after !== undefined, (q) => q.where('id', '<', query.after!))
       .orderBy('id', 'desc')
@@ -48,6 +50,14 @@ export const jobHandlers = {
     return requireJob(context, params.id)
   },
 } satisfies Partial<Handlers>
+
+/** Of steps and of builds: asked row by row, newest first, so that the first of them is found without all the others. */
+function isAbout(component: string) {
+  return sql<boolean>`(
+    exists (select from step where step.id = job.step_id
+      and (step.component = ${component} or 'action:' || step.action = ${component}))
+    or exists (select from build where build.id = job.build_id and build.component = ${component}))`
+}
 
 async function requireJob(context: Context, id: string) {
   const view = await jobView(context.db, id)

@@ -10,9 +10,11 @@ import { createJoinToken } from '../operations/join-tokens.ts'
 import { signArtifactsAgain } from '../operations/sign-artifacts-again.ts'
 import { keyChangesOf } from '../store/agent-keys.ts'
 import type { Db } from '../store/database.ts'
+import { PROCESS_DEAD_SECONDS } from '../loops/processes.ts'
 import type { Database } from '../store/schema.ts'
 import { anyOf } from '../store/statements.ts'
 import { transact } from '../store/transaction.ts'
+import { shownName } from '../store/views.ts'
 import { notFound, pageOf, type Handlers } from './handler.ts'
 
 export const serverHandlers = {
@@ -53,7 +55,7 @@ export const serverHandlers = {
       .limit(query.limit + 1)
       .execute()
     const page = pageOf(rows, query.limit, (row) => row)
-    return { items: await Promise.all(page.items.map((row) => agentView(context.db, row))), next: page.next }
+    return { items: await Promise.all(page.items.map((row) => agentView(context, row))), next: page.next }
   },
   'agents.joinToken': async ({ context, body, caller }) =>
     transact(context, (tx) =>
@@ -84,7 +86,7 @@ export const serverHandlers = {
       tx.nudge(`agent:${agent.id}`)
       return agent
     })
-    return agentView(context.db, row)
+    return agentView(context, row)
   },
 
   'audit.chains': async ({ context }) => {
@@ -135,19 +137,35 @@ function signHead(context: Context, head: AuditHead) {
   }
 }
 
-async function agentView(db: Db, row: Selectable<Database['agent']>) {
+async function agentView({ db, now }: Context, row: Selectable<Database['agent']>) {
+  const nowMs = now()
   const { n } = await db
     .selectFrom('job')
     .select((eb) => eb.fn.countAll<number>().as('n'))
     .where('agent_id', '=', row.id)
     .where('status', '=', anyOf(['assigned', 'running']))
     .executeTakeFirstOrThrow()
+  const install =
+    row.install_id === null
+      ? undefined
+      : await db
+          .selectFrom('install')
+          .select(shownName.as('name'))
+          .where('id', '=', row.install_id)
+          .executeTakeFirst()
+  const process = await db
+    .selectFrom('server_process')
+    .select('id')
+    .where('id', '=', row.process_id ?? '')
+    .where('seen_at', '>', new Date(nowMs - PROCESS_DEAD_SECONDS * 1000).toISOString())
+    .executeTakeFirst()
   return {
     id: row.id,
     role: row.role,
     installId: row.install_id,
+    install: install?.name ?? null,
     status: row.status,
-    connected: row.session_id !== null,
+    connected: row.session_id !== null && process !== undefined,
     lastSeenAt: row.last_seen_at,
     version: row.version,
     hostname: row.hostname,

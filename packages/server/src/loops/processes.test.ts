@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { Context } from '../context.ts'
 import { enrolTestAgent } from '../testing/test-agent.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
-import { createProcessWatch } from './processes.ts'
+import { createProcessWatch, forgetOtherProcesses } from './processes.ts'
 
 let tenant: TestTenant
 /** A process beside the tenant's own, whose looks this test makes one by one. */
@@ -59,5 +59,12 @@ it('one that came into memory between two looks lives, until it is missing twice
   await look()
   expect(await sessionInRow()).toBe(sessionId)
   await look()
+  expect(await sessionInRow()).toBeNull()
+})
+
+it('the one process that a database can have forgets at its start what others left there', async () => {
+  await createProcessWatch(context, { sessionIds: () => [] })()
+  await commitSession()
+  await forgetOtherProcesses({ ...context, processId: context.newId('process') })
   expect(await sessionInRow()).toBeNull()
 })

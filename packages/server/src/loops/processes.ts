@@ -2,7 +2,7 @@ import { sql } from 'kysely'
 import type { Sessions } from '../channel/sessions.ts'
 import { isoNow, type Context } from '../context.ts'
 
-const PROCESS_DEAD_SECONDS = 20
+export const PROCESS_DEAD_SECONDS = 20
 
 /** An agent whose session or server process died is not connected any more, whatever its row says. One call is one look. */
 export function createProcessWatch(
@@ -15,6 +15,13 @@ export function createProcessWatch(
     await forgetAgentsOfDeadProcesses(context)
     missing = await forgetMissingTwice(context, sessions, missing)
   }
+}
+
+/** For the one process that a database can have: whatever another one left there died with it. */
+export async function forgetOtherProcesses(context: Context): Promise<void> {
+  await context.db.deleteFrom('server_process').where('id', '<>', context.processId).execute()
+  await sayAlive(context)
+  await forgetAgentsOfDeadProcesses(context)
 }
 
 async function sayAlive(context: Context): Promise<void> {

@@ -104,6 +104,9 @@ describe('deploys that are planned first', () => {
       const found = await run(id)
       return found.waiting.some(({ code }) => code === 'retrying') ? found : undefined
     })
+    const jobs = await server.client.call('jobs.list', { query: { install: w.name, component: 'db' } })
+    const failed = jobs.items.find(({ kind, runId }) => kind === 'deploy' && runId === id)
+    expect(waiting.waiting[0]?.since).toBe(failed?.finishedAt)
     expect(waiting.waiting[0]?.message).toMatch(/^deploy:db failed once \(broken\) and is tried again at/)
     expect(await statuses(id)).toMatchObject({ 'plan:db': 'succeeded', 'deploy:db': 'failed' })
     expect(w.seen.map((m) => m.kind)).toEqual(['sync', 'plan', 'deploy', 'plan', 'deploy'])

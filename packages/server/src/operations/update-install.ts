@@ -1,6 +1,7 @@
 import {
   checkInputs,
   dependentsOf,
+  type InputProblem,
   triggeredActions,
   usersOfInputs,
   type App,
@@ -195,10 +196,24 @@ function changedNames(before: { [name: string]: Json }, after: { [name: string]:
 export function requireInputs(app: App, given: { [name: string]: Json }): { [name: string]: Json } {
   const { values, problems } = checkInputs(app, given)
   if (problems.length === 0) return values
-  throw new ApiFailure('bad_request', 'the inputs are not what the app asks for', {
+  throw new ApiFailure('bad_request', inputWords(problems), {
     problems: problems.map(({ input, message }) => ({ path: `inputs.${input}`, message })),
-    remedy: 'See what it asks for: `tenon apps show`.',
+    remedy: `See what it asks for: \`tenon apps show ${app.name}\`.`,
   })
+}
+
+function inputWords(problems: readonly InputProblem[]): string {
+  const missing = problems.filter((each) => each.isMissing).map(({ input }) => input)
+  const wrong = problems.filter((each) => !each.isMissing).map(({ input }) => input)
+  const words = [
+    ...(missing.length > 0 ? [`the install needs ${namesOf(missing)}`] : []),
+    ...(wrong.length > 0 ? [`${namesOf(wrong)} cannot be set so`] : []),
+  ]
+  return words.join(', and ')
+}
+
+function namesOf(inputs: readonly string[]): string {
+  return `the ${inputs.length === 1 ? 'input' : 'inputs'} ${inputs.join(', ')}`
 }
 
 export function requireToggles(app: App, toggles: { [component: string]: boolean }) {

@@ -1,4 +1,11 @@
-import { jobStates, whyJobWaits, whyRunWaits, type JobFacts, type Waiting } from '@tenon/core'
+import {
+  INTERACTIVE_KINDS,
+  jobStates,
+  whyJobWaits,
+  whyRunWaits,
+  type JobFacts,
+  type Waiting,
+} from '@tenon/core'
 import { planOf, type JobView, type RunView } from '@tenon/protocol'
 import { sql, type Selectable } from 'kysely'
 import type { Db } from './database.ts'
@@ -43,7 +50,9 @@ export const JOB_COLUMNS = [
 export const shownName = sql<string>`coalesce(install.former_name, install.name)`
 
 export async function jobViews(db: Db, rows: JobRow[]): Promise<JobView[]> {
-  const waits = await jobWaits(db, rows)
+  const subjects = await jobSubjects(db, rows)
+  const waits = await jobWaits(db, rows, new Map(subjects.map((each) => [each.installId, each.install])))
+  const ofJob = new Map(subjects.map((each) => [each.id, each]))
   return rows.map((row) => ({
     id: row.id,
     kind: row.kind,
@@ -51,6 +60,8 @@ export async function jobViews(db: Db, rows: JobRow[]): Promise<JobView[]> {
     fence: row.fence,
     role: row.role,
     installId: row.install_id,
+    install: ofJob.get(row.id)?.install ?? null,
+    component: ofJob.get(row.id)?.component ?? null,
     agentId: row.agent_id,
     stepId: row.step_id,
     runId: row.run_id,
@@ -88,17 +99,42 @@ async function holdsOf(db: Db, rows: readonly JobRow[]): Promise<Map<string, Non
   return new Map(found.map(({ job_id, ...hold }) => [job_id, hold]))
 }
 
+interface JobSubject {
+  id: string
+  installId: string | null
+  install: string | null
+  component: string | null
+}
+
+/** What jobs are about, by the names that people know. */
+async function jobSubjects(db: Db, rows: JobRow[]): Promise<JobSubject[]> {
+  if (rows.length === 0) return []
+  const found = await sql<JobSubject>`
+    select job.id, job.install_id as "installId", ${shownName} as install,
+      coalesce(step.component, 'action:' || step.action, build.component) as component
+    from job
+    left join install on install.id = job.install_id
+    left join step on step.id = job.step_id
+    left join build on build.id = job.build_id
+    where job.id = any(${rows.map(({ id }) => id)}::text[])`.execute(db)
+  return found.rows
+}
+
 /** Facts for all rows in three statements; the judgement is core's. */
-async function jobWaits(db: Db, rows: JobRow[]): Promise<Map<string, Waiting>> {
+async function jobWaits(
+  db: Db,
+  rows: JobRow[],
+  installs: ReadonlyMap<string | null, string | null>,
+): Promise<Map<string, Waiting>> {
   const open = rows.filter((row) => !jobStates.isEnd(row.status))
   if (open.length === 0) return new Map()
   const pools = [...new Set(open.map((row) => row.pool))]
-  const agents = await db
+  const known = await db
     .selectFrom('agent')
-    .select(['id', 'pool', 'session_id', 'last_seen_at', 'slots', 'runtime'])
+    .select(['id', 'pool', 'status', 'session_id', 'last_seen_at', 'slots', 'runtime'])
     .where('pool', '=', anyOf(pools))
-    .where('status', '=', 'enrolled')
     .execute()
+  const agents = known.filter(({ status }) => status === 'enrolled')
   const held = await db
     .selectFrom('job')
     .select(['id', 'kind', 'agent_id'])
@@ -106,17 +142,13 @@ async function jobWaits(db: Db, rows: JobRow[]): Promise<Map<string, Waiting>> {
     .where('status', '=', anyOf(['assigned', 'running']))
     .orderBy('id')
     .execute()
-  const ahead = await db
-    .selectFrom('job')
-    .select((eb) => ['pool', eb.fn.countAll<number>().as('n'), eb.fn.min('id').as('first')])
-    .where('pool', '=', anyOf(pools))
-    .where('status', '=', 'queued')
-    .groupBy('pool')
-    .execute()
+  const queued = await queuePlaces(db, open, pools)
   const holds = await holdsOf(db, open)
   const waits = new Map<string, Waiting>()
   for (const row of open) {
-    const queue = ahead.find((a) => a.pool === row.pool)
+    const place = queued.get(row.id)
+    const mine = agents.filter((a) => a.pool === row.pool)
+    const byLane = mine.some((a) => (a.runtime?.capacity?.interactiveSlots ?? 0) > 0)
     const waiting = whyJobWaits({
       status: row.status,
       kind: row.kind,
@@ -126,24 +158,44 @@ async function jobWaits(db: Db, rows: JobRow[]): Promise<Map<string, Waiting>> {
       assignedAt: row.assigned_at,
       leaseUntil: row.lease_until,
       cancelRequestedAt: row.cancel_requested_at,
-      target: { role: row.role, installId: row.role === 'install' ? row.install_id : null },
-      agents: agents
-        .filter((a) => a.pool === row.pool)
-        .map((a) => ({
-          id: a.id,
-          connected: a.session_id !== null,
-          lastSeenAt: a.last_seen_at,
-          slots: a.slots,
-          interactiveSlots: a.runtime?.capacity?.interactiveSlots ?? 0,
-          holding: held
-            .filter((job) => job.agent_id === a.id && job.id !== row.id)
-            .map(({ id, kind }) => ({ jobId: id, kind })),
-        })),
-      ahead: queue && queue.first !== row.id ? Math.max(0, queue.n - 1) : 0,
+      target: {
+        role: row.role,
+        installId: row.role === 'install' ? row.install_id : null,
+        install: installs.get(row.install_id) ?? null,
+      },
+      agents: mine.map((a) => ({
+        id: a.id,
+        connected: a.session_id !== null,
+        lastSeenAt: a.last_seen_at,
+        slots: a.slots,
+        interactiveSlots: a.runtime?.capacity?.interactiveSlots ?? 0,
+        holding: held
+          .filter((job) => job.agent_id === a.id && job.id !== row.id)
+          .map(({ id, kind }) => ({ jobId: id, kind })),
+      })),
+      formerAgents: known.filter((a) => a.pool === row.pool).length - mine.length,
+      ahead: (byLane ? place?.inLane : place?.inPool) ?? 0,
     })
     if (waiting) waits.set(row.id, waiting)
   }
   return waits
+}
+
+/** How many queued jobs come before each: of all of its pool, and of those of its own lane. */
+async function queuePlaces(
+  db: Db,
+  open: readonly JobRow[],
+  pools: string[],
+): Promise<Map<string, { inPool: number; inLane: number }>> {
+  const ids = open.filter(({ status }) => status === 'queued').map(({ id }) => id)
+  if (ids.length === 0) return new Map()
+  const { rows } = await sql<{ id: string; inPool: number; inLane: number }>`
+    select id, in_pool::int as "inPool", in_lane::int as "inLane" from (
+      select id, row_number() over (partition by pool order by id) - 1 as in_pool,
+        row_number() over (partition by pool, kind = any(${[...INTERACTIVE_KINDS]}::text[]) order by id) - 1 as in_lane
+      from job where status = 'queued' and pool = any(${pools}::text[])
+    ) as queue where id = any(${ids}::text[])`.execute(db)
+  return new Map(rows.map((row) => [row.id, row]))
 }
 
 export async function runViews(db: Db, runs: (Row<'run'> & { install: string })[]): Promise<RunView[]> {
@@ -160,7 +212,8 @@ export async function runViews(db: Db, runs: (Row<'run'> & { install: string })[
     jobIds.length > 0
       ? await db.selectFrom('job').select(JOB_COLUMNS).where('id', '=', anyOf(jobIds)).execute()
       : []
-  const waits = await jobWaits(db, jobs)
+  const waits = await jobWaits(db, jobs, new Map(runs.map((run) => [run.install_id, run.install])))
+  const failedAt = await lastFailures(db, steps)
   const actives = await db
     .selectFrom('run')
     .select(['id', 'kind', 'install_id'])
@@ -183,6 +236,7 @@ export async function runViews(db: Db, runs: (Row<'run'> & { install: string })[
         ),
       ),
       waiting: whyRunWaits({
+        id: run.id,
         status: run.status,
         createdAt: run.created_at,
         blockedBy: blocker ? { runId: blocker.id, kind: blocker.kind } : null,
@@ -191,10 +245,11 @@ export async function runViews(db: Db, runs: (Row<'run'> & { install: string })[
           .map((s) => ({
             key: s.key,
             kind: s.kind,
+            component: s.component,
             since: s.started_at ?? run.created_at,
             job: s.job_id ? waits.get(s.job_id) : undefined,
           })),
-        retries: retriesOf(mine, run.created_at),
+        retries: retriesOf(mine, (step) => failedAt.get(step) ?? run.created_at),
       }),
       createdBy: run.created_by,
       createdAt: run.created_at,
@@ -204,11 +259,31 @@ export async function runViews(db: Db, runs: (Row<'run'> & { install: string })[
 }
 
 /** A deploy that is tried again takes its plan along; the last of them is the one that failed. */
-function retriesOf(steps: Row<'step'>[], since: string) {
+function retriesOf(steps: Row<'step'>[], since: (stepId: string) => string) {
   const waiting = steps.filter((s) => s.status === 'pending' && s.not_before !== null)
   return waiting
     .filter((s) => waiting.findLast(({ component }) => component === s.component) === s)
-    .map((s) => ({ key: s.key, attempts: s.attempts, notBefore: s.not_before!, since, message: s.message }))
+    .map((s) => ({
+      key: s.key,
+      attempts: s.attempts,
+      notBefore: s.not_before!,
+      since: since(s.id),
+      message: s.message,
+    }))
+}
+
+/** When the last job of each step that waits for another try ended. */
+async function lastFailures(db: Db, steps: Row<'step'>[]): Promise<Map<string, string>> {
+  const waiting = steps.filter((s) => s.status === 'pending' && s.not_before !== null)
+  if (waiting.length === 0) return new Map()
+  const rows = await db
+    .selectFrom('job')
+    .select((eb) => ['step_id', eb.fn.max('finished_at').as('at')])
+    .where('run_id', '=', anyOf(waiting.map((s) => s.run_id)))
+    .where('step_id', '=', anyOf(waiting.map((s) => s.id)))
+    .groupBy('step_id')
+    .execute()
+  return new Map(rows.flatMap(({ step_id: id, at }) => (id === null || at === null ? [] : [[id, at]])))
 }
 
 function stepView(step: Row<'step'>, job: JobRow | undefined): RunView['steps'][number] {

@@ -33,4 +33,10 @@ describe('the reason of an end', () => {
   ])('%s', (_, facts, reason) => {
     expect(exitReason({ ...plain, ...facts }).reason).toBe(reason)
   })
+
+  it('says whether the job itself or a process of it was killed for memory', () => {
+    expect(exitReason({ ...plain, code: 1, oomKills: 1 }).message).toContain('A process of the job went past')
+    expect(exitReason({ ...plain, code: 137, oomKills: 1 }).message).toContain('The job went past')
+    expect(exitReason({ ...plain, oomKills: 2 })).toMatchObject({ reason: 'completed', memoryKills: 2 })
+  })
 })

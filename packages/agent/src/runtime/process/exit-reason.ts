@@ -41,9 +41,14 @@ export function exitReason(facts: ExitFacts): JobExit {
     return { reason: 'canceled', exitCode: code, message: 'The job was stopped on request.' }
   }
   if (facts.overMemory || (facts.oomKills > 0 && code !== 0)) {
-    return { reason: 'oom', exitCode: code, message: 'The job went past its memory limit and was killed.' }
+    const itself = facts.overMemory || SIGNALS[(code ?? 0) - 128] === 'SIGKILL'
+    const what = itself ? 'The job went' : 'A process of the job went'
+    return { reason: 'oom', exitCode: code, message: `${what} past the memory limit and was killed.` }
   }
-  if (code === 0) return { reason: 'completed', exitCode: 0, message: 'The job ended well.' }
+  if (code === 0) {
+    const kills = facts.oomKills > 0 ? { memoryKills: facts.oomKills } : {}
+    return { reason: 'completed', exitCode: 0, message: 'The job ended well.', ...kills }
+  }
   const signal = SIGNALS[(code ?? 0) - 128]
   if (signal !== undefined) {
     return { reason: 'signal', exitCode: code, message: `The job was ended by ${signal} from outside.` }
