@@ -134,6 +134,21 @@ describe('building an app', () => {
     expect(api.callsOf('sources.put')).toEqual([])
   })
 
+  it('says every few seconds that a build goes on, where there is no terminal', async () => {
+    let [asked, now] = [0, Date.parse('2026-11-15T12:00:00.000Z')]
+    api.handlers['builds.get'] = () =>
+      build(asked++ < 12 ? { status: 'running', finishedAt: null, artifact: null } : {})
+    const clock = { now: () => now, sleep: async () => void (now += 1000) }
+    const { stderr } = await home.run(['builds', 'create', folder], { env: api.env, io: { clock } })
+    expect(stderr.match(/build web: .*/g)).toEqual([
+      'build web: queued',
+      'build web: running',
+      'build web: running for 6s',
+      'build web: running for 11s',
+      'build web: succeeded',
+    ])
+  })
+
   it('notices when the server stored other bytes', async () => {
     api.handlers['sources.put'] = () => ({ digest: SOURCE, layer: SOURCE, size: 1 })
     expect((await create()).code).toBe(7)

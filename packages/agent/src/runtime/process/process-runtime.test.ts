@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { pino } from 'pino'
-import { vi } from 'vitest'
+import { expect, it, vi } from 'vitest'
 import { describeRuntimeContract } from '../contract.testing.ts'
 import type { ContractHarness, ContractPrograms } from '../contract.testing.ts'
 import type { JobSpec } from '../runtime.ts'
@@ -26,6 +26,30 @@ const variants = [
 for (const { name, confine, useCgroups, possible } of variants) {
   describeRuntimeContract(name, () => makeHarness({ confine, useCgroups }), possible)
 }
+
+it.skipIf(!cgroups)(
+  'tells that a process of a job was killed for memory though the job went on',
+  async () => {
+    const harness = await makeHarness({ confine: false, useCgroups: true })
+    const runtime = harness.open()
+    const child = (programs.exceedMemory().command ?? []).map((part) => `'${part}'`).join(' ')
+    const spec: JobSpec = {
+      jobId: 'job_child',
+      fence: 1,
+      env: {},
+      files: {},
+      mounts: [],
+      network: 'egress',
+      limits: { memoryBytes: 128 << 20, cpus: 1, pids: 64, timeoutSeconds: 60, graceSeconds: 1 },
+      command: ['/bin/sh', '-c', `${child}; exit 0`],
+    }
+    await runtime.start(spec)
+    const exit = await runtime.wait(spec.jobId, new AbortController().signal)
+    await runtime.remove(spec.jobId)
+    await harness.close()
+    expect(exit).toMatchObject({ reason: 'completed', memoryKills: 1 })
+  },
+)
 
 async function makeHarness(options: { confine: boolean; useCgroups: boolean }): Promise<ContractHarness> {
   const dir = await mkdtemp(path.join(tmpdir(), 'tenon-process-'))
