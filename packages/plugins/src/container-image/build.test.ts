@@ -37,7 +37,7 @@ describe('the component type container_image', { timeout: 240_000 }, () => {
     for (const digest of Object.values(index.images)) expect(await holds(digest)).toBeDefined()
     const again = await world.build({ component: image(open, 'library/web', 'v1') })
     expect(again.data).toEqual(first.data)
-    expect(again.output).toContain('0 bytes copied')
+    expect(again.output).toContain('0 B copied')
     const moved = await pushImage(open, 'library/web', 'v1', 'other')
     const after = await world.build({ component: image(open, 'library/web', 'v1') })
     expect(after.data).toMatchObject({ digest: moved, mediaType: mediaTypes.manifest })
