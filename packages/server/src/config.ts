@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { z } from 'zod'
 import { StartError } from './errors.ts'
@@ -55,7 +55,11 @@ const environment = z.object({
 })
 
 /** The only reader of the environment. `programDir` is where the running bundle lies. */
-export function readConfig(env: Record<string, string | undefined>, programDir: string): Config {
+export function readConfig(
+  env: Record<string, string | undefined>,
+  programDir: string,
+  mayMakeKey = true,
+): Config {
   const parsed = environment.safeParse(env)
   if (!parsed.success) {
     const lines = parsed.error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`)
@@ -85,7 +89,7 @@ export function readConfig(env: Record<string, string | undefined>, programDir: 
     databaseSilenceSeconds: given.TENON_DATABASE_SILENCE_SECONDS,
     masterKey: readMasterKey(
       given.TENON_MASTER_KEY_FILE ?? join(dataDir, 'master.key'),
-      given.TENON_MASTER_KEY_FILE === undefined,
+      mayMakeKey && given.TENON_MASTER_KEY_FILE === undefined,
       dataDir,
     ),
     heartbeatSeconds: given.TENON_HEARTBEAT_SECONDS,
@@ -120,11 +124,18 @@ function readMasterKey(file: string, mayCreate: boolean, dataDir: string): Uint8
   )
 }
 
+/** It appears whole or not at all: a start that dies meanwhile leaves no half of it behind. */
 function createMasterKey(file: string, dataDir: string): void {
   mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+  if (existsSync(file)) return
+  const draft = `${file}.${process.pid}.draft`
+  rmSync(draft, { force: true })
+  writeFileSync(draft, `${randomBytes(32).toString('base64')}\n`, { flag: 'wx', mode: 0o600, flush: true })
   try {
-    writeFileSync(file, `${randomBytes(32).toString('base64')}\n`, { flag: 'wx', mode: 0o600 })
+    linkSync(draft, file)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  } finally {
+    rmSync(draft)
   }
 }

@@ -6,7 +6,6 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import type { Logger } from 'pino'
-import { createToken } from './api/tokens.ts'
 import { createHttp } from './api/http.ts'
 import { createFileBlobs } from './blobs.ts'
 import { createSessions } from './channel/sessions.ts'
@@ -18,6 +17,7 @@ import { createHub } from './hub.ts'
 import { loadKeyRing, newKeyRow } from './keys.ts'
 import { startLoops } from './loops/loops.ts'
 import { forgetOtherProcesses } from './loops/processes.ts'
+import { ensureOwner } from './owner-token.ts'
 import { startEmbeddedPostgres } from './postgres/embedded-postgres.ts'
 import { publishPlugins } from './operations/publish-plugins.ts'
 import { redeemOneTimeToken } from './operations/registry-tokens.ts'
@@ -28,7 +28,6 @@ import { openDb, openPool, type Db } from './store/database.ts'
 import { migrations } from './store/migrations/index.ts'
 import { namedStatements } from './store/statements.ts'
 import { migrate } from './store/migrate.ts'
-import { transact } from './store/transaction.ts'
 
 /** A database that takes longer for `select 1` is as good as away. */
 const READY_MS = 2_000
@@ -41,7 +40,7 @@ const BACKLOG = 4096
 export interface Server {
   url: string
   context: Context
-  /** Only on the very first start of a tenant: the owner's token, shown once. */
+  /** Only of the process that made it, on the first start of a tenant: the owner's token. It is in the data folder too. */
   ownerToken: string | undefined
   stop(): Promise<void>
 }
@@ -120,7 +119,7 @@ async function bringUp(
 }
 
 /** Over a connection of its own: a migration may be silent for as long as it needs. */
-async function migrateFirst(databaseUrl: string, onBroken: (error: Error) => void): Promise<void> {
+export async function migrateFirst(databaseUrl: string, onBroken: (error: Error) => void): Promise<void> {
   const pool = openPool(databaseUrl, 1, 0, onBroken)
   try {
     await migrate(pool, migrations)
@@ -161,22 +160,6 @@ async function ensureIdentity(db: Db, config: Config, nowMs: number): Promise<st
         .execute()
     const row = await tx.selectFrom('server_identity').select('server_id').executeTakeFirstOrThrow()
     return row.server_id
-  })
-}
-
-/** One process makes it, once; a start that died before it leaves it to the next. */
-async function ensureOwner(context: Context): Promise<string | undefined> {
-  return transact(context, async (tx) => {
-    await tx.db.selectFrom('server_identity').select('server_id').forUpdate().execute()
-    const any = await tx.db.selectFrom('api_token').select('id').limit(1).executeTakeFirst()
-    if (any) return undefined
-    const created = await createToken(
-      context,
-      tx,
-      { name: 'owner', role: 'owner', expiresInSeconds: null },
-      { type: 'server', id: context.serverId },
-    )
-    return created.secret
   })
 }
 

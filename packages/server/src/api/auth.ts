@@ -4,8 +4,8 @@ import type { Context } from '../context.ts'
 import { hashSecret, secretMatches } from '../crypto.ts'
 import { ApiFailure } from '../errors.ts'
 import type { Caller } from '../operations/actor.ts'
+import { TOKEN_PREFIX } from '../operations/tokens.ts'
 
-export const TOKEN_PREFIX = 'tenon_'
 const USED_EVERY_MS = 60_000
 
 /** Looked up by its hash, compared in constant time, refused when expired or revoked. */

@@ -33,7 +33,11 @@ export function dataArgument(dataDir: string, account: Account | undefined): str
 }
 
 export function connectionUrl(cluster: Cluster, port: number, name: string = database): string {
-  return `postgres://${superuser}:${encodeURIComponent(cluster.password)}@127.0.0.1:${port}/${name}`
+  return databaseUrl(cluster.password, port, name)
+}
+
+export function databaseUrl(password: string, port: number, name: string = database): string {
+  return `postgres://${superuser}:${encodeURIComponent(password)}@127.0.0.1:${port}/${name}`
 }
 
 export function serverArguments(cluster: Cluster, port: number): string[] {

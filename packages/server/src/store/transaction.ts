@@ -27,18 +27,23 @@ export interface Tx {
   seats: Taking
 }
 
+/** What a change needs of the process that makes it. */
+export interface Ground extends Pick<Context, 'pool' | 'seats' | 'now' | 'log'> {
+  hub: Pick<Context['hub'], 'nudge'>
+}
+
 /** Heads of the install chains that this change moved, for acknowledgements. */
 export interface Committed<T> {
   value: T
   heads: Map<string, AuditHead>
 }
 
-export async function transact<T>(context: Context, work: (tx: Tx) => Promise<T>): Promise<T> {
+export async function transact<T>(context: Ground, work: (tx: Tx) => Promise<T>): Promise<T> {
   return (await transactWithHeads(context, work)).value
 }
 
 export async function transactWithHeads<T>(
-  context: Context,
+  context: Ground,
   work: (tx: Tx) => Promise<T>,
 ): Promise<Committed<T>> {
   for (let attempt = 1; ; attempt++) {
@@ -54,7 +59,7 @@ export async function transactWithHeads<T>(
 /** Postgres ended this one, so that another could go on or since a table has changed: nothing of it happened. */
 const ATTEMPTS = 4
 
-async function attemptOnce<T>(context: Context, work: (tx: Tx) => Promise<T>): Promise<Committed<T>> {
+async function attemptOnce<T>(context: Ground, work: (tx: Tx) => Promise<T>): Promise<Committed<T>> {
   const client = await context.pool.connect()
   const connection = transactionOn(client)
   const seats = context.seats.open()
