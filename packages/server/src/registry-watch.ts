@@ -49,10 +49,12 @@ async function holdsLease({ db }: Pick<Context, 'db'>, subject: string): Promise
   if (!job) return false
   const held = await db
     .selectFrom('job')
-    .select('id')
-    .where('id', '=', job.jobId)
-    .where('fence', '=', job.fence)
-    .where('status', '=', anyOf(['assigned', 'running']))
+    .innerJoin('agent', 'agent.id', 'job.agent_id')
+    .select('job.id')
+    .where('job.id', '=', job.jobId)
+    .where('job.fence', '=', job.fence)
+    .where('job.status', '=', anyOf(['assigned', 'running']))
+    .where('agent.status', '<>', 'revoked')
     .executeTakeFirst()
   return held !== undefined
 }

@@ -1,10 +1,11 @@
-import { can, type Permission } from '@tenon/core'
+import { can } from '@tenon/core'
+import type { Route } from '@tenon/protocol'
 import type { FastifyRequest } from 'fastify'
 import type { Context } from '../context.ts'
 import { hashSecret, secretMatches } from '../crypto.ts'
 import { ApiFailure } from '../errors.ts'
 import type { Caller } from '../operations/actor.ts'
-import { TOKEN_PREFIX } from '../operations/tokens.ts'
+import { TOKEN_PREFIX, type Token } from '../operations/tokens.ts'
 
 const USED_EVERY_MS = 60_000
 
@@ -22,12 +23,8 @@ export async function authenticate(context: Context, request: FastifyRequest): P
     .executeTakeFirst()
   if (!token || !secretMatches(secret, token.secret_hash))
     throw unauthorized('this API token is not one of this server')
-  if (token.revoked_at) throw unauthorized('this API token was revoked')
-  if (token.expires_at && Date.parse(token.expires_at) <= context.now()) {
-    throw new ApiFailure('token_expired', `this API token expired at ${token.expires_at}`, {
-      remedy: 'Ask an owner for a new one.',
-    })
-  }
+  const caller = callerOf(token, context.now())
+  if ('refusal' in caller) throw caller.refusal
   if (!token.last_used_at || context.now() - Date.parse(token.last_used_at) > USED_EVERY_MS) {
     await context.db
       .updateTable('api_token')
@@ -35,14 +32,30 @@ export async function authenticate(context: Context, request: FastifyRequest): P
       .where('id', '=', token.id)
       .execute()
   }
+  return caller
+}
+
+/** Whom a token stands for now, or why for nobody. */
+export function callerOf(token: Token, nowMs: number): Caller | { refusal: ApiFailure } {
+  if (token.revoked_at) return { refusal: unauthorized('this API token was revoked') }
+  if (token.expires_at && Date.parse(token.expires_at) <= nowMs) {
+    const refusal = new ApiFailure('token_expired', `this API token expired at ${token.expires_at}`, {
+      remedy: 'Ask an owner for a new one.',
+    })
+    return { refusal }
+  }
   return { tokenId: token.id, name: token.name, role: token.role }
 }
 
-export function authorize(caller: Caller, permission: Permission): void {
-  if (can(caller.role, permission)) return
+export function authorize(caller: Caller, route: Pick<Route, 'permission'>): void {
+  if (mayCall(caller, route)) return
   throw new ApiFailure('forbidden', `the role ${caller.role} may not do this`, {
     remedy: 'Ask an owner for a token with a wider role.',
   })
+}
+
+export function mayCall(caller: Caller, route: Pick<Route, 'permission'>): boolean {
+  return can(caller.role, route.permission)
 }
 
 function unauthorized(message: string): ApiFailure {

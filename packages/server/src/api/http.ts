@@ -33,6 +33,7 @@ import { serveDocs } from './docs.ts'
 import type { Call, Handlers } from './handler.ts'
 import { installHandlers } from './installs.ts'
 import { jobHandlers } from './jobs.ts'
+import { createRights, type Rights } from './rights.ts'
 import { runHandlers } from './runs.ts'
 import { secretHandlers } from './secrets.ts'
 import { serverHandlers } from './server.ts'
@@ -93,13 +94,15 @@ export async function createHttp(
   // Streams go to their handler unread; everything else that is not JSON is refused by Fastify, text too.
   app.removeContentTypeParser('text/plain')
   app.addContentTypeParser('application/octet-stream', (_request, payload, done) => done(null, payload))
-  for (const name of Object.keys(routes) as RouteName[]) addRoute(app, context, name)
+  const rights = createRights(context)
+  app.addHook('onClose', async () => rights.stop())
+  for (const name of Object.keys(routes) as RouteName[]) addRoute(app, context, rights, name)
   addAgentRoutes(app, context)
   addPlumbing(app, context, isReady)
   return app
 }
 
-function addRoute(app: FastifyInstance, context: Context, name: RouteName): void {
+function addRoute(app: FastifyInstance, context: Context, rights: Rights, name: RouteName): void {
   const route = routes[name] as Route
   app.route({
     method: route.method,
@@ -116,10 +119,11 @@ function addRoute(app: FastifyInstance, context: Context, name: RouteName): void
       ...(route.response === 'stream' ? {} : { response: { 200: route.response } }),
     },
     // Before the body is read: who may not call this does not get to send one.
-    preParsing: async (request: FastifyRequest) => {
+    preParsing: async (request: FastifyRequest, reply: FastifyReply) => {
       const caller = await authenticate(context, request)
-      authorize(caller, route.permission)
+      authorize(caller, route)
       Object.assign(request, { caller })
+      if (route.response === 'stream' || route.body === 'bytes') rights.hold(caller, route, reply.raw)
     },
     handler: async (request: FastifyRequest, reply: FastifyReply) => {
       const { caller } = request as unknown as { caller: Call<RouteName>['caller'] }

@@ -232,4 +232,20 @@ describe('access to the vendor registry', () => {
     await refusal(two, 'ended', { fence: before.fence })
     expect(await rawRegistry(tenant.url, await pullBearer(two)).get(path)).toBe(200)
   })
+
+  it('takes no token and no bearer of an agent whose identity was ended, though its job still runs', async () => {
+    const job = await syncJob(two)
+    two.send({ type: 'job.accepted', jobId: job.jobId, fence: job.fence })
+    two.send(startedFrame(job))
+    const { oneTime } = await credential(two, job)
+    const bearer = await pullBearer(two)
+    await tenant.client.call('agents.revoke', { params: { id: two.identity.agentId } })
+    expect((await redeem(tenant.url, oneTime!)).status).toBe(401)
+    const path = `${REPOSITORY}/manifests/${built.artifact.digest}`
+    await until(
+      'a refusal of the bearer',
+      async () => (await rawRegistry(tenant.url, bearer).get(path)) === 401,
+      10_000,
+    )
+  })
 })

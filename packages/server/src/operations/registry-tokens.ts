@@ -93,7 +93,9 @@ export async function redeemOneTimeToken(
       .where('id', '=', token.job_id)
       .forShare()
       .executeTakeFirstOrThrow()
-    const refused = refusalOf(token, job, credential.username, context.now())
+    const refused = (await isRevoked(tx, job.agent_id))
+      ? 'lease'
+      : refusalOf(token, job, credential.username, context.now())
     if (!refused)
       await tx.db
         .updateTable('registry_token')
@@ -113,6 +115,16 @@ export async function redeemOneTimeToken(
   if (outcome.grant === undefined) throw refusal(outcome.refused)
   const bearer = context.registry.issueToken(outcome.grant, BEARER_SECONDS, context.now())
   return { bearer, expiresInSeconds: BEARER_SECONDS }
+}
+
+/** Its jobs may run on until they end, and reach nothing of the vendor's meanwhile. */
+async function isRevoked(tx: Tx, agentId: string | null): Promise<boolean> {
+  const query = tx.db
+    .selectFrom('agent')
+    .select('id')
+    .where('id', '=', agentId)
+    .where('status', '=', 'revoked')
+  return (await query.executeTakeFirst()) !== undefined
 }
 
 /** Pure. */

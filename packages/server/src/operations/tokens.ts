@@ -58,6 +58,7 @@ export async function revokeToken(tx: Tx, id: string, actor: AuditFact['actor'])
     .returningAll()
     .executeTakeFirst()
   if (token) auditToken(tx, 'token.revoked', id, actor, {})
+  tx.nudge(`token:${id}`)
   return token
 }
 
