@@ -4,6 +4,7 @@ import type { Logger } from 'pino'
 import type { Config } from './config.ts'
 import type { Hub } from './hub.ts'
 import type { KeyRing } from './keys.ts'
+import type { Refusals } from './operations/refusals.ts'
 import type { BlobStore } from './blobs.ts'
 import type { VendorRegistry } from './registry.ts'
 import type { Seats } from './seats.ts'
@@ -16,6 +17,7 @@ export interface Context {
   pool: pg.Pool
   hub: Hub
   seats: Seats
+  refusals: Refusals
   keys: KeyRing
   blobs: BlobStore
   registry: VendorRegistry

@@ -20,6 +20,7 @@ import { forgetOtherProcesses } from './loops/processes.ts'
 import { ensureOwner } from './owner-token.ts'
 import { startEmbeddedPostgres } from './postgres/embedded-postgres.ts'
 import { publishPlugins } from './operations/publish-plugins.ts'
+import { createRefusals, writeRefusals } from './operations/refusals.ts'
 import { redeemOneTimeToken } from './operations/registry-tokens.ts'
 import { createRegistryWatch, type RegistryWatch } from './registry-watch.ts'
 import { openVendorRegistry } from './registry.ts'
@@ -92,6 +93,7 @@ async function bringUp(
     pool,
     hub,
     seats: createSeats(),
+    refusals: createRefusals(),
     keys: await loadKeyRing(db, config.masterKey),
     blobs: createFileBlobs(join(config.dataDir, 'blobs')),
     registry: await openVendorRegistry({
@@ -183,6 +185,7 @@ async function listen(context: Context, undo: (() => Promise<unknown>)[]): Promi
   http.server.on('upgrade', (request, socket, head) => upgrader.handle(request, socket, head))
   // A PostgreSQL of its own is locked to one process: no agent can be connected to another one.
   if (config.databaseUrl === undefined) await forgetOtherProcesses(context)
+  undo.push(() => writeRefusals(context, true))
   const loops = startLoops(context, sessions)
   undo.push(() => loops.stop())
   undo.push(async () => {

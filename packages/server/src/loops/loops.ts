@@ -3,6 +3,7 @@ import type { Context } from '../context.ts'
 import type { Sessions } from '../channel/sessions.ts'
 import { activateNext, advance, lockRun } from '../operations/advance-run.ts'
 import { lapseOverdueJobs } from '../operations/lapse-jobs.ts'
+import { writeRefusals } from '../operations/refusals.ts'
 import { isDatabaseAway } from '../store/database.ts'
 import { expireLeases } from '../store/leases.ts'
 import { transact } from '../store/transaction.ts'
@@ -25,6 +26,7 @@ export function startLoops(context: Context, sessions: Sessions): { stop(): Prom
     every(context, 'drift', 10_000, () => checkDrift(context)),
     every(context, 'actions', 5_000, () => startDueActions(context)),
     every(context, 'signatures', 15_000, createSignatureWatch(context)),
+    every(context, 'refusals', 5_000, () => writeRefusals(context)),
     every(context, 'processes', 5_000, createProcessWatch(context, sessions)),
   ]
   return { stop: async () => void (await Promise.all(loops.map((loop) => loop.stop()))) }

@@ -20,7 +20,7 @@ type Refusal = {
   remedy: string
 }
 
-/** Trades a one-time join token for an identity. Refusals are audited too, so they are returned through the transaction, not thrown in it. */
+/** Trades a one-time join token for an identity. Refusals are audited or counted, so they are returned through the transaction, not thrown in it. */
 export async function enrolAgent(context: Context, request: EnrolRequest): Promise<EnrolResponse> {
   const answer = await transact(context, (tx) => enrol(context, tx, request))
   if ('refusal' in answer)
@@ -183,6 +183,8 @@ const UNSIGNED: Refusal = {
   remedy: 'Start the agent with an empty folder.',
 }
 
+const ENROL_REFUSED = 'agent.enrol_refused'
+
 function refuse(
   context: Context,
   tx: Tx,
@@ -190,9 +192,11 @@ function refuse(
   installId: string | null,
   refusal: Refusal,
 ): { refusal: Refusal } {
-  tx.audit(chainOf(installId), {
+  const chain = chainOf(installId)
+  if (!context.refusals.admit(chain, ENROL_REFUSED, refusal.code, context.now())) return { refusal }
+  tx.audit(chain, {
     actor: { type: 'server', id: context.serverId },
-    action: 'agent.enrol_refused',
+    action: ENROL_REFUSED,
     subject: { type: 'join_token', id: tokenId },
     outcome: 'refused',
     manifestDigest: null,

@@ -190,9 +190,13 @@ function refuse(
   code: 'bad_signature' | 'quarantined',
   message: string,
 ): Refused {
-  tx.audit(chainOf(agent.install_id), {
+  const [chain, action] = [chainOf(agent.install_id), `agent.${code}`]
+  // Whoever does not have the agent's key is a stranger.
+  if (code === 'bad_signature' && !context.refusals.admit(chain, action, code, context.now()))
+    return { ok: false, code, message }
+  tx.audit(chain, {
     actor: { type: 'server', id: context.serverId },
-    action: `agent.${code}`,
+    action,
     subject: { type: 'agent', id: agent.id },
     outcome: 'refused',
     manifestDigest: null,
