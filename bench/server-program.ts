@@ -1,4 +1,5 @@
 import { pino } from 'pino'
+import { byCaller, type Caller } from '../packages/server/src/operations/actor.ts'
 import { createBuilds } from '../packages/server/src/operations/create-builds.ts'
 import { createRun } from '../packages/server/src/operations/create-run.ts'
 import { readConfig, startServer, type Server } from '../packages/server/src/index.ts'
@@ -11,7 +12,12 @@ import { profileHandlers } from './profile.ts'
 /** The server as it is, and beside it what a bench must ask from inside: its memory, and when a commit was answered. */
 const config = readConfig(process.env, '.')
 const log = pino({ level: config.logLevel }, pino.destination({ fd: 2, sync: true }))
-const caller = { tokenId: 'bench', name: 'bench', role: 'owner' as const }
+const caller: Caller = {
+  principal: { id: 'bench', kind: 'service', name: 'bench' },
+  tokenId: 'bench',
+  tokenName: 'bench',
+  grant: { role: 'owner', scope: 'all' },
+}
 const stamps: { pool: string; at: number }[] = []
 let server: Server | undefined
 
@@ -63,7 +69,7 @@ const handlers = {
             createRun(context, tx, {
               install,
               decide: (app) => ({ kind: 'deploy', components: app.components.map((c) => c.name) }),
-              by: { name: caller.name, actor: { type: 'user', id: caller.tokenId } },
+              by: byCaller(caller),
             }),
           ),
         ),

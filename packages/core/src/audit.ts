@@ -1,5 +1,6 @@
 import { canonicalText, hasLoneSurrogate, signingBytes, type Sha256, type Verify } from './canonical.ts'
 import type { Json } from './json.ts'
+import type { PrincipalKind } from './roles.ts'
 
 /** One fact. `prev` is the hash of the entry before it in the same chain, so nothing in between can change unseen. */
 export interface AuditEntry extends AuditFact {
@@ -10,7 +11,8 @@ export interface AuditEntry extends AuditFact {
 }
 
 export interface AuditFact {
-  actor: { type: 'user' | 'agent' | 'server'; id: string }
+  /** `id` of a user or a service is that of its principal; `token` is the one it came with. */
+  actor: { type: PrincipalKind | 'agent' | 'server'; id: string; token?: string }
   action: string
   subject: { type: string; id: string }
   outcome: 'ok' | 'refused' | 'failed'

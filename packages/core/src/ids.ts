@@ -11,6 +11,7 @@ export const ID_PREFIXES = {
   job: 'job',
   deploy: 'dep',
   token: 'tok',
+  principal: 'prn',
   joinToken: 'jtk',
   session: 'ses',
   process: 'srv',

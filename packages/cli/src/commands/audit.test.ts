@@ -63,6 +63,7 @@ beforeEach(async () => {
       return {
         entries: world.chains.get(chain)!.slice(from, from + (query['limit'] as number)),
         head: headOf(chain),
+        names: { anna: 'Anna Beispiel' },
       }
     },
   })
@@ -320,7 +321,7 @@ describe('listing the audit', () => {
     expect((await run('audit', 'list')).stdout).toMatch(/^server +3 /m)
     const ran = await run('audit', 'list', 'acme', '--limit', '2')
     expect(ran.stdout.trimEnd().split('\n')).toHaveLength(3)
-    expect(ran.stdout).toMatch(/^5 .+ user anna +deploy\.created +run /m)
+    expect(ran.stdout).toMatch(/^5 .+ user Anna Beispiel anna +deploy\.created +run /m)
     expect(JSON.parse((await run('audit', 'list', 'server', '--json')).stdout)).toHaveProperty(
       'head.chain',
       'server',

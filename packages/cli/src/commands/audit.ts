@@ -1,5 +1,5 @@
 import type { Command } from '@commander-js/extra-typings'
-import { parseEntry, type SealedEntry } from '@tenon/core'
+import { parseEntry, type AuditEntry, type SealedEntry } from '@tenon/core'
 import { chainId } from '../audit/chain-id.ts'
 import type { Cli } from '../cli.ts'
 import { examples } from '../help-text.ts'
@@ -83,7 +83,7 @@ async function listEntries(cli: Cli, given: string, limit: number): Promise<void
     [
       { title: 'SEQ', value: (e) => e.seq },
       { title: 'AT', value: (e) => e.entry?.at },
-      { title: 'WHO', value: (e) => e.entry && `${e.entry.actor.type} ${e.entry.actor.id}` },
+      { title: 'WHO', value: (e) => e.entry && whoDid(e.entry.actor, page.names), shrink: true },
       { title: 'ACTION', value: (e) => e.entry?.action },
       { title: 'ON', value: (e) => e.entry && `${e.entry.subject.type} ${e.entry.subject.id}`, shrink: true },
       {
@@ -95,6 +95,12 @@ async function listEntries(cli: Cli, given: string, limit: number): Promise<void
     page.entries.map(readable),
     'no entries',
   )
+}
+
+/** Names are not unique: the id stays beside them. */
+function whoDid({ type, id }: AuditEntry['actor'], names: Record<string, string>): string {
+  const name = Object.hasOwn(names, id) ? `${names[id]} ` : ''
+  return `${type} ${name}${id}`
 }
 
 function readable(sealed: SealedEntry) {

@@ -34,12 +34,13 @@ describe('what a person decides about a run', () => {
     finishedAt: '2026-01-01T00:00:00.000Z',
     steps: [],
   })
+  const ANNA = { kind: 'user', id: testId('principal'), name: 'anna' }
   const waiting = run({
     id: RUN,
     steps: [
       step('plan:web', { status: 'succeeded', jobId: testId('job'), plan: PLAN }),
       step('approval:web', { status: 'active', dependsOn: ['plan:web'] }),
-      step('approval:cron', { status: 'active', dependsOn: ['sync:cron'], asked: ASKED }),
+      step('approval:cron', { status: 'active', dependsOn: ['sync:cron'], asked: ASKED, askedBy: ANNA }),
       step('approval:late', { dependsOn: ['sync:late', 'deploy:cron'] }),
     ],
   })
@@ -114,6 +115,8 @@ describe('what a person decides about a run', () => {
     )
     const approved = await tenon('runs', 'approve', RUN, 'cron', '--yes', '--detach')
     expect(approved.stderr).toContain(`apps/hello/cron@${ASKED.artifact.digest}`)
+    expect(approved.stderr).toContain('asked for by anna\n')
+    expect((await tenon('runs', 'show', RUN)).stdout).toMatch(/approval:cron .*asked for by anna/)
     expect(api.callsOf('steps.approve').at(-1)?.given.body).toEqual({ digest: ASKED.digest })
   })
 

@@ -6,6 +6,7 @@ const LISTS = {
   job: 'tenon jobs list',
   build: 'tenon builds list',
   token: 'tenon tokens list',
+  principal: 'tenon tokens list',
   agent: 'tenon agent list',
   deploy: 'tenon deploys list INSTALL',
 } as const

@@ -7,6 +7,7 @@ import { followRun } from '../follow/follow-run.ts'
 import { stepsToName } from '../follow/render-run.ts'
 import { showStarted } from '../follow/show-started.ts'
 import { examples } from '../help-text.ts'
+import { plain } from '../output/clean.ts'
 import { renderAhead } from '../output/render-plan.ts'
 import { confirm } from '../secrets/read-value.ts'
 import { aheadOf, type Ahead } from '../follow/ahead-of.ts'
@@ -90,6 +91,7 @@ async function approve(
     if (cli.globals.json) continue
     if (component === undefined) cli.out.note(`${of}:`)
     for (const line of renderAhead(ahead, cli.out.notePaint)) cli.out.note(line)
+    if (step.askedBy !== null) cli.out.note(`asked for by ${plain(step.askedBy.name)}`)
   }
   const names = asked.map(({ of }) => of).join(', ')
   await confirm(cli.io, `deploy this ${names} to ${run.install}`, options.yes === true)

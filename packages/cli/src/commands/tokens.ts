@@ -14,7 +14,10 @@ export function addTokens(program: Command, cli: Cli): void {
   const tokens = program
     .command('tokens')
     .description('API tokens of people and programs')
-    .addHelpText('after', examples('tenon tokens list', 'tenon tokens create ci --role operator --days 30'))
+    .addHelpText(
+      'after',
+      examples('tenon tokens list', 'tenon tokens create ci --role operator --service --days 30'),
+    )
   tokens
     .command('list')
     .description('list them, without their secrets')
@@ -28,6 +31,8 @@ export function addTokens(program: Command, cli: Cli): void {
     .argument('<name>', 'whom or what it is for')
     .addOption(new Option('--role <role>', 'what it may do').choices(USER_ROLES).makeOptionMandatory())
     .option('--days <n>', 'how long it lasts', wholeNumber(1, 366), 90)
+    .option('--service', 'for a program, not for a person')
+    .option('--for <principal>', 'one more for somebody who has one', takeId('principal'))
     .option('--never-expires', 'let it last until it is revoked')
     .option(...OUT)
     .addHelpText(
@@ -35,12 +40,20 @@ export function addTokens(program: Command, cli: Cli): void {
       examples(
         'tenon tokens create ci --role operator --out ci.token',
         'tenon tokens create anna --role owner --days 365',
+        'tenon tokens create laptop --role operator --for prn_01…',
       ),
     )
     .action(async (name, options) => {
       const client = await cli.client()
       const expiresInSeconds = options.neverExpires ? null : options.days * DAY
-      const body = { name, role: options.role, expiresInSeconds }
+      const body = {
+        name,
+        role: options.role,
+        expiresInSeconds,
+        // A server of the version before knows neither.
+        ...(options.service === true ? { kind: 'service' as const } : {}),
+        ...(options.for === undefined ? {} : { principal: options.for }),
+      }
       const made = await showSecret(
         cli,
         options.out,
@@ -83,6 +96,12 @@ async function list(cli: Cli, options: PageOptions): Promise<void> {
       { title: 'STATUS', value: status, paint: (text, t) => paintStatus(cli.out.paint, status(t), text) },
       { title: 'EXPIRES', value: (t) => until(t.expiresAt, now) },
       { title: 'LAST USED', value: (t) => ago(t.lastUsedAt, now) },
+      {
+        title: 'OWNER',
+        value: (t) => t.principal && `${t.principal.kind} ${t.principal.name}`,
+        shrink: true,
+      },
+      { title: 'PRINCIPAL', value: (t) => t.principal?.id },
     ],
     'no tokens',
   )

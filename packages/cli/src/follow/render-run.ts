@@ -62,6 +62,10 @@ function renderStep(step: Step, label: string, drawing: Drawing): string {
 
 function stepWords(step: Step): string {
   if (step.plan && step.status === 'succeeded') return planWords(step.plan)
+  if (step.askedBy !== null) {
+    const asked = `asked for by ${plain(step.askedBy.name)}`
+    return step.message === '' ? asked : `${plain(step.message)}, ${asked}`
+  }
   if (step.status !== 'active' || step.progress === null) return plain(step.message)
   const { fraction, message } = step.progress
   return `${fraction === null ? '' : `${Math.round(fraction * 100)} % `}${plain(message)}`

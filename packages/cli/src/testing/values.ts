@@ -20,6 +20,7 @@ export function run(changes: Partial<RunView> = {}): RunView {
     steps: [step('sync:web'), step('deploy:web', { dependsOn: ['sync:web'] })],
     waiting: [],
     createdBy: 'anna',
+    creator: null,
     createdAt: AT,
     finishedAt: null,
     ...changes,
@@ -43,6 +44,7 @@ export function step(key: string, changes: Partial<Step> = {}): Step {
     notBefore: null,
     plan: null,
     asked: null,
+    askedBy: null,
     progress: null,
     startedAt: null,
     finishedAt: null,
@@ -162,6 +164,7 @@ export function token(changes: Partial<CallOutput<'tokens.revoke'>> = {}): CallO
   return {
     id: testId('token'),
     name: 'ci',
+    principal: { kind: 'service', id: testId('principal'), name: 'ci' },
     role: 'operator',
     createdAt: AT,
     expiresAt: null,
@@ -177,7 +180,7 @@ export function serverInfo(changes: Partial<CallOutput<'server.info'>> = {}): Ca
     version: '0.1.0',
     fingerprint: 'f'.repeat(64),
     keys: [],
-    you: { tokenId: testId('token'), name: 'anna', role: 'owner' },
+    you: { tokenId: testId('token'), name: 'anna', role: 'owner', principal: null },
     ...changes,
   }
 }

@@ -1,6 +1,26 @@
-import type { IdKind, Permission } from '@tenon/core'
+import type { IdKind, Permission, SubjectKind } from '@tenon/core'
 import { z } from 'zod'
 import { idOf } from '../scalars.ts'
+
+/**
+ * What a route is about, and the parameter of its path that leads there. In the plural it is about many: of those an
+ * answer shows what the caller's scope holds.
+ */
+export const SUBJECTS = {
+  none: { kind: 'none', param: null },
+  apps: { kind: 'app', param: null },
+  'app:ref': { kind: 'app', param: 'ref' },
+  'app:body': { kind: 'app', param: null },
+  'app:build': { kind: 'app', param: 'id' },
+  'app:artifact': { kind: 'app', param: 'ref' },
+  installs: { kind: 'install', param: null },
+  'install:ref': { kind: 'install', param: 'ref' },
+  'install:run': { kind: 'install', param: 'id' },
+  /** Of the app, where the job is one of a build. */
+  'install:job': { kind: 'install', param: 'id' },
+  'install:chain': { kind: 'install', param: 'chain' },
+} as const satisfies Record<string, { kind: SubjectKind; param: string | null }>
+export type Subject = keyof typeof SUBJECTS
 
 /** One route as data: the server registers it, the client calls it, OpenAPI describes it, and nothing else is reachable. */
 export interface Route {
@@ -9,6 +29,7 @@ export interface Route {
   summary: string
   tag: string
   permission: Permission
+  subject: Subject
   params: z.ZodObject
   query: z.ZodObject
   /** `'bytes'`: the raw body is a stream. */
@@ -20,7 +41,7 @@ export interface Route {
 
 const none = z.strictObject({})
 
-type Given<R> = Pick<Route, 'method' | 'path' | 'summary' | 'tag' | 'permission' | 'media'> & R
+type Given<R> = Pick<Route, 'method' | 'path' | 'summary' | 'tag' | 'permission' | 'subject' | 'media'> & R
 
 /** Fills in what a route does not take, keeping the exact types of what it does. */
 export function route<

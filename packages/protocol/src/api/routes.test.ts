@@ -1,10 +1,21 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { API_ERRORS } from './error.ts'
-import type { Route } from './route.ts'
+import { route, SUBJECTS, type Route } from './route.ts'
 import { routes } from './routes.ts'
 
 const all = Object.entries<Route>(routes)
+
+/** What paths are about; the rest is the server's own, or one audit chain. `POST /installs` makes one of an app. */
+const ABOUT: [start: string, kinds: string[]][] = [
+  ['/api/v1/installs/', ['install']],
+  ['/api/v1/installs', ['install', 'app']],
+  ['/api/v1/runs', ['install']],
+  ['/api/v1/jobs', ['install']],
+  ['/api/v1/apps', ['app']],
+  ['/api/v1/builds', ['app']],
+  ['/api/v1/artifacts', ['app']],
+]
 
 describe('the route table', () => {
   it('has each address once', () => {
@@ -23,6 +34,28 @@ describe('the route table', () => {
       )
     },
   )
+
+  it.each(all)('%s names what it is about, and the parameter that leads there', (_, r) => {
+    const { kind, param } = SUBJECTS[r.subject]
+    expect([null, ...Object.keys(r.params.shape)]).toContain(param)
+    const ofPath = ABOUT.find(([start]) => r.path.startsWith(start))?.[1] ?? ['none', 'install']
+    expect(ofPath).toContain(kind)
+  })
+
+  it('has no place for a route without a subject or a permission', () => {
+    const given = {
+      method: 'GET',
+      path: '/api/v1/open',
+      tag: 'server',
+      summary: '',
+      response: 'stream',
+    } as const
+    // @ts-expect-error: no subject
+    route({ ...given, permission: 'read' })
+    // @ts-expect-error: no permission
+    route({ ...given, subject: 'none' })
+    expect(all.every(([, r]) => r.subject in SUBJECTS)).toBe(true)
+  })
 
   it.each(all)('%s refuses fields that it does not know and can be described as JSON schema', (_, r) => {
     const inputs = [r.params, r.query, ...(r.body instanceof z.ZodType ? [r.body] : [])]

@@ -12,9 +12,15 @@ export const waiting = z.object({
   remedy: z.string().nullable(),
 })
 
+/** Who acts: a user, a service, or the server by itself. Names are not unique, ids are. */
+export const who = z.object({ kind: z.string(), id: z.string(), name: z.string() })
+export type Who = z.infer<typeof who>
+
 export const tokenView = z.object({
   id,
   name: z.string(),
+  /** Whose it is. */
+  principal: who.nullable().default(null),
   role: z.enum(USER_ROLES),
   createdAt: timestamp,
   expiresAt: timestamp.nullable(),
@@ -130,6 +136,8 @@ export const stepView = z.object({
   plan: planResult.omit({ changes: true, isCut: true }).nullable(),
   /** What an approval is about whose component makes no plans. */
   asked: asked.nullable(),
+  /** Of an approval: who made the run that asks. */
+  askedBy: who.nullable().default(null),
   progress: z.object({ message: z.string(), fraction: z.number().nullable() }).nullable(),
   startedAt: timestamp.nullable(),
   finishedAt: timestamp.nullable(),
@@ -143,7 +151,10 @@ export const runView = z.object({
   status: z.enum(['queued', 'active', 'succeeded', 'failed', 'canceled']),
   steps: z.array(stepView),
   waiting: z.array(waiting),
+  /** The name of `creator`. */
   createdBy: z.string(),
+  /** Null: a server of the version before wrote the name alone. */
+  creator: who.nullable().default(null),
   createdAt: timestamp,
   finishedAt: timestamp.nullable(),
 })

@@ -130,7 +130,12 @@ describe('artifacts', () => {
 
     const gentle = await client.call('registry.gc', { body: { dryRun: false, graceHours: 24 } })
     expect(gentle).toMatchObject({ manifests: 0, contents: 0 })
-    const caller = { tokenId: 'tok_x', name: 'x', role: 'owner' as const }
+    const caller = {
+      principal: { id: 'prn_x', kind: 'user' as const, name: 'x' },
+      tokenId: 'tok_x',
+      tokenName: 'x',
+      grant: { role: 'owner' as const, scope: 'all' as const },
+    }
     // As if a day had passed for all that is there.
     const later = { ...context, now: () => Date.now() + 48 * 3_600_000 }
     const grace = 24 * 3_600_000

@@ -1,11 +1,11 @@
-import { can } from '@tenon/core'
-import type { Route } from '@tenon/protocol'
+import { isGranted } from '@tenon/core'
+import { SUBJECTS, type Route } from '@tenon/protocol'
 import type { FastifyRequest } from 'fastify'
 import type { Context } from '../context.ts'
 import { hashSecret, secretMatches } from '../crypto.ts'
 import { ApiFailure } from '../errors.ts'
 import type { Caller } from '../operations/actor.ts'
-import { TOKEN_PREFIX, type Token } from '../operations/tokens.ts'
+import { selectTokens, TOKEN_PREFIX, type Token } from '../operations/tokens.ts'
 
 const USED_EVERY_MS = 60_000
 
@@ -16,10 +16,8 @@ export async function authenticate(context: Context, request: FastifyRequest): P
   if (given === undefined) throw unauthorized('this needs an API token')
   if (!secret?.startsWith(TOKEN_PREFIX))
     throw unauthorized(`what was sent is no API token: one begins with ${TOKEN_PREFIX} and is longer`)
-  const token = await context.db
-    .selectFrom('api_token')
-    .selectAll()
-    .where('secret_hash', '=', hashSecret(secret))
+  const token = await selectTokens(context.db)
+    .where('api_token.secret_hash', '=', hashSecret(secret))
     .executeTakeFirst()
   if (!token || !secretMatches(secret, token.secret_hash))
     throw unauthorized('this API token is not one of this server')
@@ -44,18 +42,27 @@ export function callerOf(token: Token, nowMs: number): Caller | { refusal: ApiFa
     })
     return { refusal }
   }
-  return { tokenId: token.id, name: token.name, role: token.role }
+  return {
+    principal: { id: token.principal_id, kind: token.principal_kind, name: token.principal_name },
+    tokenId: token.id,
+    tokenName: token.name,
+    grant: { role: token.role, scope: 'all' },
+  }
 }
 
-export function authorize(caller: Caller, route: Pick<Route, 'permission'>): void {
+/** What a route asks for: a permission, on a subject. */
+export type Right = Pick<Route, 'permission' | 'subject'>
+
+/** The one place where role and scope are held against a route; whatever no grant allows is denied. */
+export function authorize(caller: Caller, route: Right): void {
   if (mayCall(caller, route)) return
-  throw new ApiFailure('forbidden', `the role ${caller.role} may not do this`, {
+  throw new ApiFailure('forbidden', `the role ${caller.grant.role} may not do this`, {
     remedy: 'Ask an owner for a token with a wider role.',
   })
 }
 
-export function mayCall(caller: Caller, route: Pick<Route, 'permission'>): boolean {
-  return can(caller.role, route.permission)
+export function mayCall({ grant }: Caller, { permission, subject }: Right): boolean {
+  return isGranted(grant, permission, SUBJECTS[subject].kind)
 }
 
 function unauthorized(message: string): ApiFailure {

@@ -1,15 +1,13 @@
 import { sql } from 'kysely'
 import type { ServerResponse } from 'node:http'
-import type { Route } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import type { Caller } from '../operations/actor.ts'
+import { selectTokens } from '../operations/tokens.ts'
 import { isDatabaseAway } from '../store/database.ts'
-import { callerOf, mayCall } from './auth.ts'
+import { callerOf, mayCall, type Right } from './auth.ts'
 
 /** Without any hint a right is looked at again after this long: a hint may be lost, and time passes without one. */
 const LOOK_AGAIN_MS = 2_000
-
-type Right = Pick<Route, 'permission'>
 
 /** Answers and uploads that last end with the right they stand on: token revoked or expired, or its role too narrow. */
 export interface Rights {
@@ -27,10 +25,8 @@ export function createRights(context: Context): Rights {
 
   async function look(ids: string[]): Promise<void> {
     if (ids.length === 0) return
-    const rows = await context.db
-      .selectFrom('api_token')
-      .selectAll()
-      .where(sql<boolean>`id = any(${ids})`)
+    const rows = await selectTokens(context.db)
+      .where(sql<boolean>`api_token.id = any(${ids})`)
       .execute()
     for (const id of ids) {
       const row = rows.find((each) => each.id === id)

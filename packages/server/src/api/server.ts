@@ -1,6 +1,6 @@
-import { headStatement, SERVER_CHAIN, type AuditHead } from '@tenon/core'
+import { headStatement, parseEntry, SERVER_CHAIN, type AuditHead } from '@tenon/core'
 import { PRODUCT_VERSION } from '@tenon/protocol'
-import type { Selectable } from 'kysely'
+import { sql, type Selectable } from 'kysely'
 import type { Context } from '../context.ts'
 import { fingerprint } from '../crypto.ts'
 import { newKeyRow } from '../keys.ts'
@@ -23,7 +23,12 @@ export const serverHandlers = {
     version: PRODUCT_VERSION,
     fingerprint: fingerprint(context.keys.current().key.publicKey),
     keys: context.keys.links(),
-    you: caller,
+    you: {
+      tokenId: caller.tokenId,
+      name: caller.tokenName,
+      role: caller.grant.role,
+      principal: caller.principal,
+    },
   }),
   'keys.rotate': async ({ context, caller }) => {
     await transact(context, async (tx) => {
@@ -120,9 +125,21 @@ export const serverHandlers = {
       .orderBy('seq')
       .limit(query.limit)
       .execute()
-    return { entries, head: signHead(context, head) }
+    const names = await namesOf(context.db, entries)
+    return { entries, head: signHead(context, head), names }
   },
 } satisfies Partial<Handlers>
+
+/** Entries name ids, which stay; those of before there were principals name tokens. */
+async function namesOf(db: Db, entries: { body: string }[]): Promise<Record<string, string>> {
+  const ids = [...new Set(entries.map(({ body }) => parseEntry(body)?.actor?.id ?? ''))]
+  const { rows } = await sql<{ id: string; name: string }>`
+    select id, name from principal where id = any(${ids})
+    union all
+    select api_token.id, principal.name from api_token
+    join principal on principal.id = api_token.principal_id where api_token.id = any(${ids})`.execute(db)
+  return Object.fromEntries(rows.map(({ id, name }) => [id, name]))
+}
 
 function signHead(context: Context, head: AuditHead) {
   const at = new Date(context.now()).toISOString()

@@ -1,15 +1,13 @@
 import { actorOf } from '../operations/actor.ts'
-import { createToken, revokeToken, type Token } from '../operations/tokens.ts'
+import { createToken, revokeToken, selectTokens, type Token } from '../operations/tokens.ts'
 import { transact } from '../store/transaction.ts'
 import { notFound, pageOf, type Handlers } from './handler.ts'
 
 export const tokenHandlers = {
   'tokens.list': async ({ context, query }) => {
-    const rows = await context.db
-      .selectFrom('api_token')
-      .selectAll()
-      .$if(query.after !== undefined, (q) => q.where('id', '<', query.after!))
-      .orderBy('id', 'desc')
+    const rows = await selectTokens(context.db)
+      .$if(query.after !== undefined, (q) => q.where('api_token.id', '<', query.after!))
+      .orderBy('api_token.id', 'desc')
       .limit(query.limit + 1)
       .execute()
     return pageOf(rows, query.limit, tokenView)
@@ -29,6 +27,7 @@ function tokenView(row: Token) {
   return {
     id: row.id,
     name: row.name,
+    principal: { kind: row.principal_kind, id: row.principal_id, name: row.principal_name },
     role: row.role,
     createdAt: row.created_at,
     expiresAt: row.expires_at,

@@ -1,25 +1,32 @@
-import type { AuditFact, UserRole } from '@tenon/core'
+import type { AuditFact, Grant, PrincipalKind } from '@tenon/core'
 import type { Context } from '../context.ts'
 
-/** Who asks, as the API found out. */
-export interface Caller {
-  tokenId: string
+export interface Principal {
+  id: string
+  kind: PrincipalKind
   name: string
-  role: UserRole
 }
 
-export function actorOf(caller: Caller): AuditFact['actor'] {
-  return { type: 'user', id: caller.tokenId }
+/** Who asks, as the API found out, with which token, and what that one grants. */
+export interface Caller {
+  principal: Principal
+  tokenId: string
+  tokenName: string
+  grant: Grant
 }
 
-/** Who decided something: a person through the API, or the server by a schedule. */
+export function actorOf({ principal, tokenId }: Caller): AuditFact['actor'] {
+  return { type: principal.kind, id: principal.id, token: tokenId }
+}
+
+/** Who decided something: somebody through the API, or the server by a schedule. */
 export interface Decider {
   name: string
   actor: AuditFact['actor']
 }
 
 export function byCaller(caller: Caller): Decider {
-  return { name: caller.name, actor: actorOf(caller) }
+  return { name: caller.principal.name, actor: actorOf(caller) }
 }
 
 export function byServer(context: Context): Decider {

@@ -33,6 +33,8 @@ export async function createRun(context: Context, tx: Tx, request: RunRequest): 
       kind: decision.kind,
       status: 'queued',
       created_by: by.name,
+      creator_kind: by.actor.type,
+      creator_id: by.actor.id,
       created_at: tx.at,
     })
     .execute()

@@ -94,7 +94,7 @@ export async function skipStep(
     if (!stepStates.can(step.status, 'skipped'))
       throw wrongState(step, 'only one that waits or has failed is skipped')
     await requireGateKept(tx, runId, stepId, 'skipped')
-    await endStep(tx, step, 'skipped', `skipped by ${caller.name}`)
+    await endStep(tx, step, 'skipped', `skipped by ${caller.principal.name}`)
     if (step.kind === 'deploy') await withdrawQuestion(tx, step)
     await repeatSteps(tx, runId, ({ status }) => status === 'canceled')
     auditStep(tx, run, step, caller, 'step.skipped', {})
@@ -126,7 +126,7 @@ export async function cancelStep(
     auditStep(tx, run, step, caller, 'step.cancel_requested', {})
     const job = step.job_id === null ? undefined : await lockJob(tx, step.job_id)
     if (step.status === 'active' && job) return cancelLocked(context, tx, job, caller)
-    await endStep(tx, step, 'canceled', `canceled by ${caller.name}`)
+    await endStep(tx, step, 'canceled', `canceled by ${caller.principal.name}`)
     await advance(context, tx, run)
   })
 }
@@ -152,8 +152,8 @@ export async function decideStep(
         remedy: `Look at the newest: \`tenon runs show ${run.id}\`.`,
       })
     const [status, message] = decision.approve
-      ? (['succeeded', `approved by ${caller.name}`] as const)
-      : (['canceled', `rejected by ${caller.name}: ${decision.reason}`] as const)
+      ? (['succeeded', `approved by ${caller.principal.name}`] as const)
+      : (['canceled', `rejected by ${caller.principal.name}: ${decision.reason}`] as const)
     await endStep(tx, step, status, message)
     const action = decision.approve ? 'step.approved' : 'step.rejected'
     auditStep(tx, run, step, caller, action, {

@@ -1,28 +1,53 @@
-import { SERVER_CHAIN, type AuditFact, type UserRole } from '@tenon/core'
+import { SERVER_CHAIN, type AuditFact, type PrincipalKind, type UserRole } from '@tenon/core'
 import type { Selectable } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
 import { hashSecret, randomSecret } from '../crypto.ts'
 import { ApiFailure } from '../errors.ts'
+import type { Db } from '../store/database.ts'
 import type { Database } from '../store/schema.ts'
 import type { Tx } from '../store/transaction.ts'
+import type { Principal } from './actor.ts'
 
 export const TOKEN_PREFIX = 'tenon_'
 
-export type Token = Selectable<Database['api_token']>
+export type Token = Selectable<Database['api_token']> & {
+  principal_kind: PrincipalKind
+  principal_name: string
+}
+
+export interface WantedToken {
+  name: string
+  role: UserRole
+  expiresInSeconds: number | null
+  /** The id of who is to own it; without one a new principal of this name and kind. */
+  principal?: string | undefined
+  kind?: PrincipalKind
+}
+
+/** Tokens, each with whose it is. */
+export function selectTokens(db: Db) {
+  return db
+    .selectFrom('api_token')
+    .innerJoin('principal', 'principal.id', 'api_token.principal_id')
+    .selectAll('api_token')
+    .select(['principal.kind as principal_kind', 'principal.name as principal_name'])
+}
 
 /** The secret exists only in this answer. */
 export async function createToken(
   context: Pick<Context, 'now' | 'newId'>,
   tx: Tx,
-  wanted: { name: string; role: UserRole; expiresInSeconds: number | null },
+  wanted: WantedToken,
   actor: AuditFact['actor'],
 ): Promise<{ token: Token; secret: string }> {
+  const principal = await principalOf(context, tx, wanted, actor)
   const secret = `${TOKEN_PREFIX}${randomSecret()}`
-  const token = await tx.db
+  const row = await tx.db
     .insertInto('api_token')
     .values({
       id: context.newId('token'),
       name: wanted.name,
+      principal_id: principal.id,
       role: wanted.role,
       secret_hash: hashSecret(secret),
       created_at: tx.at,
@@ -30,12 +55,35 @@ export async function createToken(
     })
     .returningAll()
     .executeTakeFirstOrThrow()
-  auditToken(tx, 'token.created', token.id, actor, {
+  audit(tx, 'token.created', { type: 'token', id: row.id }, actor, {
     name: wanted.name,
     role: wanted.role,
-    expiresAt: token.expires_at,
+    expiresAt: row.expires_at,
+    principal: principal.id,
   })
-  return { token, secret }
+  return { token: { ...row, principal_kind: principal.kind, principal_name: principal.name }, secret }
+}
+
+async function principalOf(
+  context: Pick<Context, 'newId'>,
+  tx: Tx,
+  { principal: id, name, kind = 'user' }: WantedToken,
+  actor: AuditFact['actor'],
+): Promise<Principal> {
+  if (id !== undefined) {
+    const known = await tx.db.selectFrom('principal').selectAll().where('id', '=', id).executeTakeFirst()
+    if (known) return known
+    throw new ApiFailure('not_found', `there is no principal ${id}`, {
+      remedy: 'Each token names its own: `tenon tokens list`.',
+    })
+  }
+  const made = { id: context.newId('principal'), kind, name }
+  await tx.db
+    .insertInto('principal')
+    .values({ ...made, created_at: tx.at })
+    .execute()
+  audit(tx, 'principal.created', { type: 'principal', id: made.id }, actor, { kind, name })
+  return made
 }
 
 /** Undefined: there is no such token. */
@@ -51,13 +99,14 @@ export async function revokeToken(tx: Tx, id: string, actor: AuditFact['actor'])
           'server’s machine: `tenon server recover-owner`.',
       },
     )
-  const token = await tx.db
+  await tx.db
     .updateTable('api_token')
     .set((eb) => ({ revoked_at: eb.fn.coalesce('revoked_at', eb.val(tx.at)) }))
     .where('id', '=', id)
-    .returningAll()
-    .executeTakeFirst()
-  if (token) auditToken(tx, 'token.revoked', id, actor, {})
+    .execute()
+  const token = await selectTokens(tx.db).where('api_token.id', '=', id).executeTakeFirst()
+  if (!token) return undefined
+  audit(tx, 'token.revoked', { type: 'token', id }, actor, {})
   tx.nudge(`token:${id}`)
   return token
 }
@@ -79,19 +128,12 @@ async function isLastOwner(tx: Tx, id: string): Promise<boolean> {
   return living.length === 1 && living[0]!.id === id
 }
 
-function auditToken(
+function audit(
   tx: Tx,
   action: string,
-  id: string,
+  subject: AuditFact['subject'],
   actor: AuditFact['actor'],
   details: AuditFact['details'],
 ): void {
-  tx.audit(SERVER_CHAIN, {
-    actor,
-    action,
-    subject: { type: 'token', id },
-    outcome: 'ok',
-    manifestDigest: null,
-    details,
-  })
+  tx.audit(SERVER_CHAIN, { actor, action, subject, outcome: 'ok', manifestDigest: null, details })
 }

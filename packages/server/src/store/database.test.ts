@@ -7,6 +7,23 @@ beforeAll(async () => {
 })
 afterAll(() => tenant.stop())
 
+it('a column that another process adds disturbs no statement that was planned before', async () => {
+  const { db, pool } = tenant.context
+  const read = () => db.selectFrom('principal').selectAll().execute()
+  // On every connection that there is.
+  const readOften = () => Promise.all(Array.from({ length: 40 }, read))
+  await readOften()
+  await pool.query('alter table principal add column later text')
+  expect(await readOften()).toHaveLength(40)
+  const inTransaction = () =>
+    db.transaction().execute((tx) => tx.selectFrom('principal').selectAll().execute())
+  await Promise.all(Array.from({ length: 40 }, inTransaction))
+  await pool.query('alter table principal add column latest text')
+  const ends = await Promise.allSettled(Array.from({ length: 40 }, inTransaction))
+  const codes = ends.map((end) => (end.status === 'rejected' ? (end.reason as { code: string }).code : 'ok'))
+  expect(['0A000', 'ok']).toEqual(expect.arrayContaining([...new Set(codes)]))
+})
+
 it.each([
   ['jobs by id', 'select id from job where id = any($1::text[])'],
   ['steps of runs', 'select id from step where run_id = any($1::text[])'],

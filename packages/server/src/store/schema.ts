@@ -10,6 +10,7 @@ import type {
   JobKind,
   JobStatus,
   Json,
+  PrincipalKind,
   RunKind,
   RunStatus,
   StepKind,
@@ -34,6 +35,7 @@ export interface Database {
   server_process: { id: string; started_at: string; seen_at: string }
   lease_watch: { singleton: Generated<boolean>; watched_at: string }
   api_token: ApiTokenTable
+  principal: { id: string; kind: PrincipalKind; name: string; created_at: string }
   app: { id: string; name: string; created_at: string }
   app_version: {
     id: string
@@ -90,6 +92,7 @@ type JsonWithDefault<T> = ColumnType<T, string | undefined, string>
 interface ApiTokenTable {
   id: string
   name: string
+  principal_id: string
   role: UserRole
   secret_hash: string
   created_at: string
@@ -191,7 +194,11 @@ interface RunTable {
   kind: RunKind
   status: RunStatus
   cancel_requested_at: string | null
+  /** The creator's name then. */
   created_by: string
+  creator_kind: string | null
+  /** Null: a process of the version before made it. */
+  creator_id: string | null
   created_at: string
   started_at: string | null
   finished_at: string | null

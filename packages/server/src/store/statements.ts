@@ -152,8 +152,10 @@ function borrowed(client: pg.PoolClient): Connection {
         try {
           return await client.query(statement(text, values))
         } catch (error) {
-          isStale ||= isStalePlan(error)
-          throw error
+          if (!isStalePlan(error)) throw error
+          isStale = true
+          // Without its name it is planned anew. Inside a transaction Postgres takes nothing more: what happened is told.
+          return await client.query(text, values.map(listText)).catch(() => Promise.reject(error))
         }
       },
       release: () => client.release(isStale),

@@ -6,7 +6,7 @@ import {
   type JobFacts,
   type Waiting,
 } from '@tenon/core'
-import { planOf, type JobView, type RunView } from '@tenon/protocol'
+import { planOf, type JobView, type RunView, type Who } from '@tenon/protocol'
 import { sql, type Selectable } from 'kysely'
 import type { Db } from './database.ts'
 import type { Database, JobTable } from './schema.ts'
@@ -220,7 +220,9 @@ export async function runViews(db: Db, runs: (Row<'run'> & { install: string })[
     .where('status', '=', 'active')
     .where('install_id', '=', anyOf(runs.map((r) => r.install_id)))
     .execute()
+  const creators = await creatorsOf(db, runs)
   return runs.map((run) => {
+    const creator = creators.get(run.id) ?? null
     const mine = steps.filter((s) => s.run_id === run.id)
     const blocker = actives.find((a) => a.install_id === run.install_id && a.id !== run.id)
     return {
@@ -233,6 +235,7 @@ export async function runViews(db: Db, runs: (Row<'run'> & { install: string })[
         stepView(
           s,
           jobs.find((j) => j.id === s.job_id),
+          creator,
         ),
       ),
       waiting: whyRunWaits({
@@ -251,11 +254,27 @@ export async function runViews(db: Db, runs: (Row<'run'> & { install: string })[
           })),
         retries: retriesOf(mine, (step) => failedAt.get(step) ?? run.created_at),
       }),
-      createdBy: run.created_by,
+      createdBy: creator?.name ?? run.created_by,
+      creator,
       createdAt: run.created_at,
       finishedAt: run.finished_at,
     }
   })
+}
+
+/** By run, under the names that they have today. A run of a process of the version before has none. */
+async function creatorsOf(db: Db, runs: Row<'run'>[]): Promise<Map<string, Who>> {
+  const ids = [...new Set(runs.flatMap((run) => run.creator_id ?? []))]
+  const { rows } = await sql<Who>`select id, kind, name from principal where id = any(${ids})`.execute(db)
+  const known = new Map(rows.map((row) => [row.id, row]))
+  return new Map(
+    runs.flatMap(({ id, creator_id, creator_kind, created_by }) => {
+      if (creator_id === null || creator_kind === null) return []
+      return [
+        [id, known.get(creator_id) ?? { id: creator_id, kind: creator_kind, name: created_by }] as const,
+      ]
+    }),
+  )
 }
 
 /** A deploy that is tried again takes its plan along; the last of them is the one that failed. */
@@ -286,7 +305,7 @@ async function lastFailures(db: Db, steps: Row<'step'>[]): Promise<Map<string, s
   return new Map(rows.flatMap(({ step_id: id, at }) => (id === null || at === null ? [] : [[id, at]])))
 }
 
-function stepView(step: Row<'step'>, job: JobRow | undefined): RunView['steps'][number] {
+function stepView(step: Row<'step'>, job: JobRow | undefined, creator: Who | null): RunView['steps'][number] {
   return {
     id: step.id,
     key: step.key,
@@ -301,6 +320,7 @@ function stepView(step: Row<'step'>, job: JobRow | undefined): RunView['steps'][
     notBefore: step.status === 'pending' ? step.not_before : null,
     plan: step.kind === 'plan' ? (planOf(job?.result) ?? null) : null,
     asked: step.asked,
+    askedBy: step.kind === 'approval' ? creator : null,
     progress: step.status === 'active' ? (job?.progress ?? null) : null,
     startedAt: step.started_at,
     finishedAt: step.finished_at,

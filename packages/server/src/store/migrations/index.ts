@@ -6,6 +6,8 @@ import { stepBuild } from './0004-step-build.ts'
 import { installSecrets } from './0005-install-secrets.ts'
 import { stepAsked } from './0006-step-asked.ts'
 import { runQueued } from './0007-run-queued.ts'
+import { principals } from './0008-principals.ts'
+import { runCreator } from './0009-run-creator.ts'
 import { agentIdentity } from './0010-agent-identity.ts'
 import { installNames } from './0012-install-names.ts'
 import { heldJobs } from './0013-held-jobs.ts'
@@ -19,6 +21,8 @@ export const migrations: Migration[] = [
   { name: '0005-install-secrets', sql: installSecrets },
   { name: '0006-step-asked', sql: stepAsked },
   { name: '0007-run-queued', sql: runQueued },
+  { name: '0008-principals', sql: principals },
+  { name: '0009-run-creator', sql: runCreator },
   { name: '0010-agent-identity', sql: agentIdentity },
   { name: '0012-install-names', sql: installNames },
   { name: '0013-held-jobs', sql: heldJobs },
