@@ -1,9 +1,9 @@
-import { createSecretSource } from './absent-secrets.ts'
 import { mkdir } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { PRODUCT_VERSION, type AgentFrame } from '@tenon/protocol'
 import type { Logger } from 'pino'
+import { createSecretSource } from './absent-secrets.ts'
 import { createChannel, type Channel, type FinalReject } from './channel/channel.ts'
 import type { HelloContent } from './channel/handshake.ts'
 import { capacityOf, type AgentConfig } from './config.ts'
@@ -26,17 +26,11 @@ import { createJobDesk } from './job-desk.ts'
 import { readTokenFile } from './join-token.ts'
 import { JobRunner } from './job-runner.ts'
 import { jobSpecSettings } from './job-spec.ts'
-import { Journal } from './journal.ts'
-import {
-  applyEntry,
-  emptyState,
-  forgetExpired,
-  snapshotEntries,
-  type JournalEntry,
-  type JournalState,
-} from './journal-state.ts'
+import type { Journal } from './journal.ts'
+import type { JournalEntry, JournalState } from './journal-state.ts'
 import { KeyRotation } from './key-rotation.ts'
 import { LogShipper } from './log-shipper.ts'
+import { openJournal } from './open-journal.ts'
 import { writeLastStart } from './owner/last-start.ts'
 import { createRunningDesk, type RunningDeskContext } from './owner/running-desk.ts'
 import { serveDesk } from './owner/serve-desk.ts'
@@ -45,6 +39,7 @@ import { Session } from './session.ts'
 import { Slots } from './slots.ts'
 import { bindStore } from './store/bind-store.ts'
 import { openInstallStore } from './store/file-store.ts'
+import type { InstallStore } from './store/install-store.ts'
 import { openSealing } from './store/sealing.ts'
 import { loadStoreKey } from './store/store-key.ts'
 
@@ -112,7 +107,8 @@ class RunningAgent implements Agent {
       'agent starts',
     )
     const secrets = await this.#openStore(identity)
-    const { journal, state } = await this.#openJournal()
+    const { journal, state } = await openJournal(config, clock, this.#log)
+    this.#cleanups.push(() => journal.close())
     const socket = await prepareSocket(config.dir, os.tmpdir(), runtime.jobGroup)
     const secure = await this.#prepareSecureApi()
     const egress = await openEgress(config, this.#log)
@@ -132,31 +128,10 @@ class RunningAgent implements Agent {
       runtime: runtime.name,
     })
     await runner.recover()
-    const deskContext = {
-      egress: egress.settings,
-      config,
-      identity,
-      journal,
-      credentials,
-      store: secrets?.store,
-      secretOf: secrets && createSecretSource(secrets.store),
-      stateLockHolder: (component: string) => runner.stateLockHolder(component),
-      services: runtime.services,
-      send,
-      clock,
-    }
-    const api = await serveJobApi({
-      socket,
-      secure,
-      jobGroup: runtime.jobGroup,
-      authenticate: (token) => {
-        const life = runner.authenticate(token)
-        return life && createJobDesk(deskContext, life)
-      },
-      relay: egress.relay,
-      log: this.#log,
-    })
-    this.#cleanups.push(() => api.close())
+    await this.#serveJobs(
+      { ...parts, identity, journal, store: secrets?.store, send },
+      { socket, secure, egress },
+    )
     const session = new Session({
       ...parts,
       identity,
@@ -186,6 +161,42 @@ class RunningAgent implements Agent {
     await this.#openDesk(owned, description)
     await rotation.start()
     channel = this.#openChannel(identity, session)
+  }
+
+  async #serveJobs(
+    parts: {
+      runner: JobRunner
+      credentials: CredentialDesk
+      identity: Identity
+      journal: Journal<JournalEntry>
+      store: InstallStore | undefined
+      send: (frame: AgentFrame) => boolean
+    },
+    { socket, secure, egress }: { socket: string; secure: SecureApi | undefined; egress: Egress },
+  ): Promise<void> {
+    const { config, runtime, clock } = this.#options
+    const { runner, store } = parts
+    const desk = {
+      ...parts,
+      egress: egress.settings,
+      config,
+      secretOf: store && createSecretSource(store),
+      stateLockHolder: (component: string) => runner.stateLockHolder(component),
+      services: runtime.services,
+      clock,
+    }
+    const api = await serveJobApi({
+      socket,
+      secure,
+      jobGroup: runtime.jobGroup,
+      authenticate: (token) => {
+        const life = runner.authenticate(token)
+        return life && createJobDesk(desk, life)
+      },
+      relay: egress.relay,
+      log: this.#log,
+    })
+    this.#cleanups.push(() => api.close())
   }
 
   #assemble(
@@ -341,24 +352,6 @@ class RunningAgent implements Agent {
     this.#cleanups.push(() => store.close())
     await bindStore(store, identity.installId)
     return { store, sealing: await openSealing(store) }
-  }
-
-  async #openJournal(): Promise<{ journal: Journal<JournalEntry>; state: JournalState }> {
-    const { config, clock } = this.#options
-    const state = emptyState()
-    const journal = await Journal.open<JournalEntry>({
-      file: path.join(config.dir, 'journal.jsonl'),
-      apply: (entry) => applyEntry(state, entry),
-      snapshot: () => {
-        forgetExpired(state, clock() - 2 * config.clockSkewMs)
-        return snapshotEntries(state)
-      },
-    })
-    this.#cleanups.push(() => journal.close())
-    for (const problem of journal.problems) {
-      this.#log.error(problem, 'a line of the journal is broken and was left out; a copy is kept beside it')
-    }
-    return { journal, state }
   }
 
   #rejected(code: FinalReject): void {

@@ -91,6 +91,7 @@ export const installRoutes = {
     path: '/api/v1/installs/:ref',
     tag: 'installs',
     permission: OPERATE,
+    subject: 'install:ref',
     summary: 'Take a deprovisioned install out of every list; its audit and its runs stay.',
     params: byRef,
     response: z.object({ id, name }),

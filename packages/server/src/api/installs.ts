@@ -77,7 +77,7 @@ export const installHandlers = {
         actorOf(caller),
       )
       // Whoever replaces a customer's agent is given the secrets that are sealed from then on.
-      if (made.replaces) authorize(caller, 'administer')
+      if (made.replaces) authorize(caller, { permission: 'administer', subject: 'install:ref' })
       return made
     })
   },

@@ -70,9 +70,9 @@ export function answerHeartbeat(
 }
 
 async function jobHeld(context: Context, session: Session, frame: Frame<'job.held'>): Promise<void> {
-  const { agentId, publicKey } = session
+  const { agentId, publicKeys } = session
   const { jobId, fence, verdict: signed } = frame
-  const answer = await holdJob(context, { agent: { id: agentId, publicKey }, jobId, fence, signed })
+  const answer = await holdJob(context, { agent: { id: agentId, publicKeys }, jobId, fence, signed })
   if (!answer.ok) return session.reject('bad_signature', answer.message)
   session.dispatcher.release(jobId)
   if (answer.permit) session.send({ type: 'job.permit', permit: answer.permit })

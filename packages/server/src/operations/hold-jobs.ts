@@ -16,7 +16,7 @@ import { chainOf } from './audit-chains.ts'
 import { lockJob, type LockedJob } from './settle-job.ts'
 
 export interface Held {
-  agent: { id: string; publicKey: string }
+  agent: { id: string; publicKeys: readonly string[] }
   jobId: string
   fence: number
   /** The agent's signed word. */
@@ -42,7 +42,8 @@ export async function holdJob(context: Context, held: Held): Promise<HoldAnswer>
 }
 
 function readVerdict({ agent, jobId, fence, signed }: Held): AgentVerdict | undefined {
-  if (!isSignedBy('agent-verdict/1', signed, agent.publicKey, verify)) return undefined
+  const isSigned = agent.publicKeys.some((key) => isSignedBy('agent-verdict/1', signed, key, verify))
+  if (!isSigned) return undefined
   const verdict = agentVerdict.safeParse(parseDocument(signed.text)).data
   const isItsOwn = verdict?.agentId === agent.id && verdict.jobId === jobId && verdict.fence === fence
   return isItsOwn ? verdict : undefined
