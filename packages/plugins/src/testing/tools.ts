@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, symlinkSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, symlinkSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { delimiter, join } from 'node:path'
 
@@ -26,27 +26,24 @@ export function installed(program: string): string | undefined {
   return folders.map((folder) => join(folder, program)).find((path) => existsSync(path))
 }
 
-/** The engines of `terraform_module` that are at hand, by name. */
-export function terraformEngines(): { name: 'tofu' | 'terraform'; program: string }[] {
-  const tofu = testTool('tofu') ?? installed('tofu')
-  const terraform = installed('terraform')
-  return [
-    ...(tofu === undefined ? [] : [{ name: 'tofu' as const, program: tofu }]),
-    ...(terraform === undefined ? [] : [{ name: 'terraform' as const, program: terraform }]),
-  ]
-}
+/** The engines of `terraform_module`, and where they are here; the first that is there is what jobs take. */
+export const terraformEngines = [
+  { name: 'tofu', program: testTool('tofu') ?? installed('tofu') },
+  { name: 'terraform', program: installed('terraform') },
+] as const
 
-/** What a test's title says of engines that are absent. */
-export function absentEngines(): string {
-  const there = terraformEngines().map(({ name }) => name as string)
-  const absent = ['tofu', 'terraform'].filter((name) => !there.includes(name))
-  return absent.length === 0 ? '' : ` (skipped: ${absent.join(' and ')}, not here)`
-}
-
-/** A PATH with one engine, and what its provisioners and modules run. */
-export function enginePath(folder: string, name: string, program: string): string {
-  const others = ['sh', 'sleep', 'git', 'cat'].map((each) => [each, installed(each)] as const)
-  return pathWith(folder, { ...Object.fromEntries(others), [name]: program })
+/** The PATH of this process with these engines, and no other engine. */
+export function enginePath(folder: string, engines: Record<string, string | undefined>): string {
+  const names = terraformEngines.map(({ name }) => name as string)
+  const others = (process.env['PATH'] ?? '')
+    .split(delimiter)
+    .flatMap((from) =>
+      (existsSync(from) ? readdirSync(from) : [])
+        .filter((name) => !names.includes(name))
+        .map((name) => [name, join(from, name)] as const),
+    )
+  // The first of a name wins on a PATH, the last in an object.
+  return pathWith(folder, { ...Object.fromEntries(others.toReversed()), ...engines })
 }
 
 export function isInstalled(program: string, ...args: string[]): boolean {
