@@ -52,10 +52,15 @@ async function nodeLayer(image) {
   return layer
 }
 
-async function toolsLayer(names) {
+/** Of programs that stand in for each other, the first that is here. */
+async function toolsLayer(tools) {
   const layer = new Map()
-  for (const name of names) {
-    if ((await which(name)) !== undefined) await addProgram(layer, `/usr/local/bin/${name}`, name)
+  for (const names of tools.map((tool) => [tool].flat())) {
+    for (const name of names) {
+      if ((await which(name)) === undefined) continue
+      await addProgram(layer, `/usr/local/bin/${name}`, name)
+      break
+    }
   }
   return layer
 }

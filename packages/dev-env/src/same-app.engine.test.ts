@@ -167,6 +167,7 @@ async function containersOf({ socketPath }: TestEngine): Promise<string[]> {
 }
 
 function whyNoTerraform(): string | undefined {
-  if (spawnSync('terraform', ['version']).status !== 0) return 'terraform is not installed'
+  if (['tofu', 'terraform'].every((program) => spawnSync(program, ['version']).status !== 0))
+    return 'neither tofu nor terraform is installed'
   return existsSync('/bin/busybox') ? undefined : 'no /bin/busybox, which test images are made of'
 }

@@ -338,8 +338,8 @@ describe('OCI distribution 1.1', () => {
     })
 
     it.each([
-      `manifests/sha512:${'a'.repeat(128)}`,
-      `blobs/sha512:${'a'.repeat(128)}`,
+      `manifests/sha384:${'a'.repeat(96)}`,
+      `blobs/sha512:${'a'.repeat(64)}`,
       'blobs/sha256:abc',
       'blobs/md5:abc',
       'referrers/sha256:abc',

@@ -1,13 +1,18 @@
 import { createHash } from 'node:crypto'
 import { Transform } from 'node:stream'
 import { OciError } from './errors.ts'
-import type { Digest } from './reference.ts'
+import { digestAlgorithm } from './reference.ts'
+import type { Digest, DigestAlgorithm } from './reference.ts'
 
-export const sha256Digest = (bytes: Uint8Array): Digest =>
+export const digestOf = (algorithm: DigestAlgorithm, bytes: Uint8Array): Digest =>
+  `${algorithm}:${createHash(algorithm).update(bytes).digest('hex')}`
+
+/** What Tenon itself names content by. */
+export const sha256Digest = (bytes: Uint8Array): `sha256:${string}` =>
   `sha256:${createHash('sha256').update(bytes).digest('hex')}`
 
 export const verifyBytes = (bytes: Uint8Array, digest: Digest): void => {
-  const actual = sha256Digest(bytes)
+  const actual = digestOf(digestAlgorithm(digest), bytes)
   if (actual !== digest) throw mismatch(digest, actual)
 }
 
@@ -18,7 +23,8 @@ export interface ContentCheck {
 }
 
 export const createContentCheck = (expected: { digest: Digest; size?: number }): ContentCheck => {
-  const hash = createHash('sha256')
+  const algorithm = digestAlgorithm(expected.digest)
+  const hash = createHash(algorithm)
   let seen = 0
   return {
     update: (chunk) => {
@@ -28,7 +34,7 @@ export const createContentCheck = (expected: { digest: Digest; size?: number }):
     },
     finish: () => {
       if (expected.size !== undefined && seen !== expected.size) throw wrongSize(expected.size, seen)
-      const actual: Digest = `sha256:${hash.digest('hex')}`
+      const actual: Digest = `${algorithm}:${hash.digest('hex')}`
       if (actual !== expected.digest) throw mismatch(expected.digest, actual)
     },
   }

@@ -34,7 +34,7 @@ export { createSourceLimit } from './copy/source-limit.ts'
 export type { SourceLimit, SourceLimitOptions } from './copy/source-limit.ts'
 export { createTransfers } from './copy/transfers.ts'
 export type { Transfers, Wanted } from './copy/transfers.ts'
-export { createContentCheck, createVerifier, sha256Digest, verifyBytes } from './digest.ts'
+export { createContentCheck, createVerifier, digestOf, sha256Digest, verifyBytes } from './digest.ts'
 export type { ContentCheck } from './digest.ts'
 export { isOciError, OciError } from './errors.ts'
 export type { OciErrorCode } from './errors.ts'
@@ -57,7 +57,7 @@ export {
   parseRepository,
   parseTag,
 } from './reference.ts'
-export type { Digest, ImageReference } from './reference.ts'
+export type { Digest, DigestAlgorithm, ImageReference } from './reference.ts'
 export type {
   AccessDecision,
   AccessRefusal,

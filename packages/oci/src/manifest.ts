@@ -11,6 +11,10 @@ export const mediaTypes = {
   layerTarGz: 'application/vnd.oci.image.layer.v1.tar+gzip',
 } as const
 
+/** Layers that their licence keeps with whoever made them: a registry need not hold them. */
+const nondistributable =
+  /^application\/vnd\.(?:oci\.image\.layer\.nondistributable\.v1\.tar(?:\+gzip|\+zstd)?|docker\.image\.rootfs\.foreign\.diff\.tar(?:\.gzip)?)$/
+
 export const MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 
 export interface Descriptor {
@@ -20,6 +24,8 @@ export interface Descriptor {
   artifactType?: string
   annotations?: Record<string, string>
   platform?: { os: string; architecture: string; variant?: string }
+  /** Where else a layer can be had; read of layers only. */
+  urls?: string[]
 }
 
 /** An image manifest or an index, read and checked; an image has `config` and `layers`, an index `manifests`. */
@@ -56,6 +62,18 @@ export const referrerDescriptor = (manifest: OciManifest, digest: Digest, size: 
 
 export const manifestBlobs = (manifest: OciManifest): Descriptor[] =>
   manifest.config === undefined ? manifest.layers : [manifest.config, ...manifest.layers]
+
+/** Whether a registry may take the manifest without this layer. */
+export const mayBeAbsent = ({ mediaType, urls = [] }: Descriptor): boolean =>
+  urls.length > 0 || nondistributable.test(mediaType)
+
+/** The blobs without which a manifest is not whole. */
+export const requiredBlobs = (manifest: OciManifest): Digest[] => {
+  const required = manifest.layers.filter((layer) => !mayBeAbsent(layer))
+  return [...(manifest.config === undefined ? [] : [manifest.config]), ...required].map(
+    ({ digest }) => digest,
+  )
+}
 
 /** Reads a list of `{ digest }` in JSON from an annotation; one that is no such list is refused. */
 export const namedInAnnotation =
@@ -94,7 +112,7 @@ export const parseManifest = (mediaType: string, bytes: Uint8Array): OciManifest
   const annotations = optionalAnnotations(body['annotations'])
   return {
     mediaType,
-    layers: isIndex ? [] : descriptors(body['layers'], 'layers'),
+    layers: isIndex ? [] : layersOf(body['layers']),
     manifests: isIndex ? descriptors(body['manifests'], 'manifests') : [],
     ...(isIndex ? {} : { config: descriptor(body['config'], 'config') }),
     ...(artifactType === undefined ? {} : { artifactType }),
@@ -118,12 +136,18 @@ const descriptors = (value: unknown, field: string): Descriptor[] => {
   return value.map((item, index) => descriptor(item, `${field}[${index}]`))
 }
 
+const layersOf = (value: unknown): Descriptor[] =>
+  descriptors(value, 'layers').map((layer, index) => {
+    const urls = optionalUrls((value as { urls?: unknown }[])[index]?.urls, `layers[${index}].urls`)
+    return urls === undefined ? layer : { ...layer, urls }
+  })
+
 const descriptor = (value: unknown, field: string): Descriptor => {
   if (!isObject(value)) throw invalid(`${field} must be a descriptor`)
   const { mediaType, digest, size } = value
   if (typeof mediaType !== 'string' || mediaType === '') throw invalid(`${field}.mediaType must be a string`)
   if (typeof digest !== 'string' || !isDigest(digest))
-    throw invalid(`${field}.digest must be a sha256 digest`)
+    throw invalid(`${field}.digest must be a sha256 or sha512 digest`)
   if (typeof size !== 'number' || !Number.isSafeInteger(size) || size < 0) {
     throw invalid(`${field}.size must be a whole number of bytes`)
   }
@@ -143,6 +167,12 @@ const descriptor = (value: unknown, field: string): Descriptor => {
 const optionalString = (value: unknown, field: string): string | undefined => {
   if (value === undefined || typeof value === 'string') return value
   throw invalid(`${field} must be a string`)
+}
+
+const optionalUrls = (value: unknown, field: string): string[] | undefined => {
+  if (value === undefined || value === null) return undefined
+  if (Array.isArray(value) && value.every((url) => typeof url === 'string')) return value
+  throw invalid(`${field} must be a list of addresses`)
 }
 
 const optionalAnnotations = (value: unknown): Record<string, string> | undefined => {

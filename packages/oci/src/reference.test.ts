@@ -8,6 +8,7 @@ import {
   parseImageReference,
   parseRepository,
   parseTag,
+  digestOf,
   sha256Digest,
 } from './index.ts'
 
@@ -82,6 +83,7 @@ describe('a digest', () => {
     fc.assert(
       fc.property(fc.uint8Array(), (bytes) => {
         expect(isDigest(sha256Digest(bytes))).toBe(true)
+        expect(isDigest(digestOf('sha512', bytes))).toBe(true)
       }),
     )
   })
@@ -89,7 +91,10 @@ describe('a digest', () => {
   it.each([
     'sha256:',
     `sha256:${'A'.repeat(64)}`,
-    `sha512:${'a'.repeat(128)}`,
+    `sha512:${'a'.repeat(64)}`,
+    `sha384:${'a'.repeat(96)}`,
+    `SHA256:${'a'.repeat(64)}`,
+    'constructor:abc',
     `sha256:${'a'.repeat(63)}`,
     `sha256:${'a'.repeat(64)}\n`,
   ])('is refused when it is %j', (text) => expect(isDigest(text)).toBe(false))

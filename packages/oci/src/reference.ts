@@ -1,6 +1,11 @@
 import { OciError } from './errors.ts'
 
-export type Digest = `sha256:${string}`
+/** How many hexadecimal digits a digest has, by its algorithm. */
+const digestLengths = { sha256: 64, sha512: 128 } as const
+
+export type DigestAlgorithm = keyof typeof digestLengths
+
+export type Digest = `${DigestAlgorithm}:${string}`
 
 /** A repository or artifact as people write it: `host[:port]/repository[:tag][@digest]`. */
 export interface ImageReference {
@@ -14,7 +19,6 @@ const MAX_REPOSITORY = 255
 const component = '[a-z0-9]+(?:(?:\\.|_|__|-+)[a-z0-9]+)*'
 const repositoryPattern = new RegExp(`^${component}(?:/${component})*$`)
 const tagPattern = /^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$/
-const digestPattern = /^sha256:[a-f0-9]{64}$/
 const registryPattern =
   /^(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]{0,252}[a-zA-Z0-9])?|\[[0-9a-fA-F:]{2,39}\])(?::[0-9]{1,5})?$/
 
@@ -23,7 +27,15 @@ export const isRepository = (value: string): boolean =>
 
 export const isTag = (value: string): boolean => tagPattern.test(value)
 
-export const isDigest = (value: string): value is Digest => digestPattern.test(value)
+export const digestAlgorithms = Object.keys(digestLengths) as DigestAlgorithm[]
+
+export const isDigestAlgorithm = (value: string): value is DigestAlgorithm =>
+  Object.hasOwn(digestLengths, value)
+
+export const isDigest = (value: string): value is Digest => {
+  const [, algorithm = '', hex = ''] = /^([a-z0-9]+):([a-f0-9]+)$/.exec(value) ?? []
+  return isDigestAlgorithm(algorithm) && hex.length === digestLengths[algorithm]
+}
 
 export const parseRepository = (value: string): string => {
   if (isRepository(value)) return value
@@ -42,7 +54,15 @@ export const parseDigest = (value: string): Digest => {
   if (isDigest(value)) return value
   throw new OciError(
     'DIGEST_INVALID',
-    `${quote(value)} is no digest; use sha256: and 64 lower-case hexadecimal digits`,
+    `${quote(value)} is no digest known here; use sha256: and 64, or sha512: and 128, lower-case hexadecimal digits`,
+  )
+}
+
+export const parseDigestAlgorithm = (value: string): DigestAlgorithm => {
+  if (isDigestAlgorithm(value)) return value
+  throw new OciError(
+    'DIGEST_INVALID',
+    `${quote(value)} is no digest algorithm known here; use sha256 or sha512`,
   )
 }
 
@@ -50,7 +70,10 @@ export const parseDigest = (value: string): Digest => {
 export const parseTagOrDigest = (value: string): { tag: string } | { digest: Digest } =>
   value.includes(':') ? { digest: parseDigest(value) } : { tag: parseTag(value) }
 
-export const digestHex = (digest: Digest): string => digest.slice('sha256:'.length)
+export const digestAlgorithm = (digest: Digest): DigestAlgorithm =>
+  digest.startsWith('sha512:') ? 'sha512' : 'sha256'
+
+export const digestHex = (digest: Digest): string => digest.slice(digest.indexOf(':') + 1)
 
 export const parseImageReference = (value: string): ImageReference => {
   const slash = value.indexOf('/')

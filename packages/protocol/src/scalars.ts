@@ -40,6 +40,11 @@ export const buildableName = z
 
 export const digest = z.string().regex(/^sha256:[0-9a-f]{64}$/, 'must be sha256: and 64 hex digits')
 
+/** Of what lies in a registry; what Tenon itself names has a `digest`. */
+export const contentDigest = z
+  .string()
+  .regex(/^sha(256:[0-9a-f]{64}|512:[0-9a-f]{128})$/, 'must be sha256: and 64, or sha512: and 128 hex digits')
+
 export const repository = z
   .string()
   .max(255)

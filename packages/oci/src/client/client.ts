@@ -1,9 +1,9 @@
 import type { Readable } from 'node:stream'
-import { sha256Digest, verifyBytes } from '../digest.ts'
+import { digestOf, sha256Digest, verifyBytes } from '../digest.ts'
 import { OciError } from '../errors.ts'
 import { isManifestMediaType, manifestMediaTypes, MAX_MANIFEST_BYTES } from '../manifest.ts'
 import type { Descriptor } from '../manifest.ts'
-import { isDigest, parseDigest, parseRepository, parseTagOrDigest } from '../reference.ts'
+import { digestAlgorithm, isDigest, parseDigest, parseRepository, parseTagOrDigest } from '../reference.ts'
 import type { Digest } from '../reference.ts'
 import { downloadBlob } from './blob-download.ts'
 import type { BlobDownload, GetBlobOptions } from './blob-download.ts'
@@ -70,7 +70,7 @@ export const createRegistryClient = (options: RegistryClientOptions): RegistryCl
     getManifest: (repository, reference, call) => getManifest(transport, repository, reference, call),
     headManifest: (repository, reference, call) => headManifest(transport, repository, reference, call),
     putManifest: async (repository, reference, mediaType, bytes, call) => {
-      const put = await putManifest(transport, manifestPath(repository, reference), mediaType, bytes, call)
+      const put = await putManifest(transport, repository, reference, mediaType, bytes, call)
       if (!put.isListed) await listUnderTag(transport, repository, put.info, bytes, call ?? {})
       return put.info
     },
@@ -129,11 +129,11 @@ const getManifest = async (
   return withRetries(transport.retry, anySignal(transport.signal, call.signal), async () => {
     const answer = await transport.once({ method: 'GET', path, headers: { accept }, expect: [200], ...call })
     const bytes = await readBounded(answer, MAX_MANIFEST_BYTES)
-    const digest = sha256Digest(bytes)
-    const announced = answer.header('docker-content-digest')
-    for (const expected of [reference, announced]) {
-      if (expected !== undefined && isDigest(expected)) verifyBytes(bytes, expected)
-    }
+    const announced = answer.header('docker-content-digest') ?? ''
+    const named = [reference, announced].filter(isDigest)
+    for (const expected of named) verifyBytes(bytes, expected)
+    // A registry may know the manifest by no other digest than the one it was asked for or announces.
+    const digest = named[0] ?? sha256Digest(bytes)
     return { digest, mediaType: mediaTypeOf(answer), size: bytes.byteLength, bytes }
   })
 }
@@ -164,24 +164,29 @@ const headManifest = async (
 
 const putManifest = async (
   transport: Transport,
-  path: string,
+  repository: string,
+  reference: string,
   mediaType: string,
   bytes: Uint8Array,
   call: CallOptions = {},
 ): Promise<{ info: ManifestInfo; isListed: boolean }> => {
-  const digest = sha256Digest(bytes)
+  const path = manifestPath(repository, reference)
   const headers = { 'content-type': mediaType }
   const answer = await transport.send({ method: 'PUT', path, headers, body: bytes, expect: [201], ...call })
   await discard(answer)
-  const stored = answer.header('docker-content-digest')
-  if (stored !== undefined && stored !== digest) {
-    throw new OciError(
-      'RESPONSE_INVALID',
-      `The registry says it stored ${stored.slice(0, 80)}, not ${digest}`,
-    )
-  }
+  const digest = storedAs(answer, reference, bytes)
   const isListed = answer.header('oci-subject') !== undefined
   return { info: { digest, mediaType, size: bytes.byteLength }, isListed }
+}
+
+/** Under a digest it is stored as that; under a tag the registry chooses the algorithm, sha256 if it says nothing. */
+const storedAs = (answer: WireAnswer, reference: string, bytes: Uint8Array): Digest => {
+  const stored = answer.header('docker-content-digest')
+  const told = stored !== undefined && isDigest(stored) ? stored : undefined
+  const algorithm = isDigest(reference) ? digestAlgorithm(reference) : told && digestAlgorithm(told)
+  const digest = digestOf(algorithm ?? 'sha256', bytes)
+  if (stored === undefined || stored === digest) return digest
+  throw new OciError('RESPONSE_INVALID', `The registry says it stored ${stored.slice(0, 80)}, not ${digest}`)
 }
 
 const hasBlob = async (

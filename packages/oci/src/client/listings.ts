@@ -1,7 +1,7 @@
 import { OciError } from '../errors.ts'
 import { MAX_MANIFEST_BYTES, mediaTypes, parseManifest, referrerDescriptor } from '../manifest.ts'
 import type { Descriptor } from '../manifest.ts'
-import { isTag, parseRepository } from '../reference.ts'
+import { digestAlgorithm, digestHex, isTag, parseRepository } from '../reference.ts'
 import type { Digest } from '../reference.ts'
 import { withRetries } from './retry.ts'
 import { anySignal, discard, readBounded } from './transport.ts'
@@ -68,7 +68,9 @@ export const listUnderTag = async (
   await discard(await transport.send({ method: 'PUT', path, headers, body, expect: [201], ...call }))
 }
 
-const fallbackTag = (subject: Digest): string => subject.replace(':', '-')
+/** A tag has at most 128 characters, so the specification cuts the digest. */
+const fallbackTag = (subject: Digest): string =>
+  `${digestAlgorithm(subject)}-${digestHex(subject).slice(0, 64)}`
 
 const readTag = async (
   transport: Transport,

@@ -1,6 +1,6 @@
 import type { FetchedManifest, RegistryClient } from '../client/client.ts'
 import { OciError } from '../errors.ts'
-import { isIndexMediaType, manifestBlobs, parseManifest } from '../manifest.ts'
+import { isIndexMediaType, manifestBlobs, parseManifest, requiredBlobs } from '../manifest.ts'
 import type { Descriptor, OciManifest } from '../manifest.ts'
 import { selectPlatform } from '../platform.ts'
 import type { Platform } from '../platform.ts'
@@ -18,6 +18,8 @@ export interface Closure {
   /** Those of the manifests that are there because they refer to another. */
   referrers: FetchedManifest[]
   blobs: Descriptor[]
+  /** Those without which one of the manifests is not whole. */
+  required: Set<Digest>
 }
 
 export interface ClosureOptions {
@@ -39,6 +41,7 @@ export const readClosure = async (options: ClosureOptions): Promise<Closure> => 
   const referring = new Set<Digest>()
   const seen = new Set<Digest>()
   const blobs = new Map<Digest, Descriptor>()
+  const required = new Set<Digest>()
   const root = await chooseRoot(options, call)
   const visit = async (digest: Digest, depth: number, expected?: Descriptor): Promise<void> => {
     if (seen.has(digest)) return
@@ -51,6 +54,7 @@ export const readClosure = async (options: ClosureOptions): Promise<Closure> => 
     const manifest = parseManifest(fetched.mediaType, fetched.bytes)
     for (const child of manifest.manifests) await visit(child.digest, depth + 1, child)
     for (const blob of manifestBlobs(manifest)) addBlob(blobs, blob)
+    for (const blob of requiredBlobs(manifest)) required.add(blob)
     if (digest === root) for (const other of options.named?.(manifest) ?? []) await visit(other, depth + 1)
     manifests.set(digest, fetched)
     if (options.referrers !== true) return
@@ -66,6 +70,7 @@ export const readClosure = async (options: ClosureOptions): Promise<Closure> => 
     manifests: all,
     referrers: all.filter(({ digest }) => referring.has(digest)),
     blobs: [...blobs.values()],
+    required,
   }
 }
 

@@ -1,11 +1,14 @@
 import type { UploadSessions } from '../client/blob-upload.ts'
 import type { FetchedManifest, ManifestInfo, RegistryClient } from '../client/client.ts'
+import { digestOf } from '../digest.ts'
 import { OciError } from '../errors.ts'
 import type { Descriptor, OciManifest } from '../manifest.ts'
 import type { Platform } from '../platform.ts'
+import { digestAlgorithm } from '../reference.ts'
 import type { Digest } from '../reference.ts'
 import { copyBlob } from './copy-blob.ts'
 import { readClosure } from './closure.ts'
+import type { Closure } from './closure.ts'
 import { createProgress } from './progress.ts'
 import type { CopyProgress } from './progress.ts'
 import type { SourceLimit } from './source-limit.ts'
@@ -71,14 +74,15 @@ export interface CopyResult {
 export const copyArtifact = async (options: CopyOptions): Promise<CopyResult> => {
   const { from, clock = () => performance.now() } = options
   const closure = await readClosure({ ...options, ...from })
-  const progress = createProgress(closure.blobs, clock, options.onProgress)
+  const blobs = await presentBlobs(options, closure)
+  const progress = createProgress(blobs, clock, options.onProgress)
   let transferredBytes = 0
   // The first failure stops the others: nobody waits for blobs of a copy that has already failed.
   const failed = new AbortController()
   const signal =
     options.signal === undefined ? failed.signal : AbortSignal.any([options.signal, failed.signal])
   const job = { ...options, signal, transfers: options.transfers ?? sharedTransfers }
-  await inParallel(options.parallel ?? PARALLEL_BLOBS, largestFirst(closure.blobs), failed, async (blob) => {
+  await inParallel(options.parallel ?? PARALLEL_BLOBS, largestFirst(blobs), failed, async (blob) => {
     const isSent = await copyBlob(job, blob, (bytes) => progress.reached(blob, bytes))
     if (isSent) transferredBytes += blob.size
     progress.finished(blob)
@@ -92,13 +96,25 @@ export const copyArtifact = async (options: CopyOptions): Promise<CopyResult> =>
     size: root.size,
     manifests: closure.manifests.length,
     referrers: closure.referrers.map(({ digest, mediaType, size }) => ({ digest, mediaType, size })),
-    blobs: closure.blobs.length,
+    blobs: blobs.length,
     transferredBytes,
-    skippedBytes: closure.blobs.reduce((sum, blob) => sum + blob.size, 0) - transferredBytes,
+    skippedBytes: blobs.reduce((sum, blob) => sum + blob.size, 0) - transferredBytes,
   }
 }
 
 const PARALLEL_BLOBS = 6
+
+/** A layer that may be absent goes along only where the source has it. */
+const presentBlobs = async (options: CopyOptions, closure: Closure): Promise<Descriptor[]> => {
+  const { client, repository } = options.from
+  const present: Descriptor[] = []
+  for (const blob of closure.blobs) {
+    const isPresent =
+      closure.required.has(blob.digest) || (await client.hasBlob(repository, blob.digest, callOf(options)))
+    if (isPresent) present.push(blob)
+  }
+  return present
+}
 
 /** A large blob begun last would be waited for alone. */
 const largestFirst = (blobs: Descriptor[]): Descriptor[] => blobs.toSorted((a, b) => b.size - a.size)
@@ -115,7 +131,8 @@ const copyManifest = async (options: CopyOptions, manifest: FetchedManifest): Pr
 const tagManifest = async (options: CopyOptions, root: FetchedManifest, tag: string): Promise<void> => {
   const { client, repository } = options.to
   const found = await client.headManifest(repository, tag, callOf(options))
-  if (found?.digest === root.digest) return
+  // A registry names what is pushed by tag by an algorithm of its own choice.
+  if (found !== undefined && found.digest === digestOf(digestAlgorithm(found.digest), root.bytes)) return
   await client.putManifest(repository, tag, root.mediaType, root.bytes, callOf(options))
 }
 

@@ -1,17 +1,17 @@
 import { constants } from 'node:fs'
 import { mkdir, open, rename, rm, stat } from 'node:fs/promises'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
 import { pathToFileURL } from 'node:url'
 import type { GetBlobOptions } from '../client/blob-download.ts'
 import type { FetchedManifest } from '../client/client.ts'
 import type { ArtifactStore } from '../copy/copy-artifact.ts'
-import { createContentCheck, sha256Digest, verifyBytes } from '../digest.ts'
+import { createContentCheck, digestOf, verifyBytes } from '../digest.ts'
 import type { ContentCheck } from '../digest.ts'
 import { OciError } from '../errors.ts'
 import { isManifestMediaType, MAX_MANIFEST_BYTES } from '../manifest.ts'
 import type { Descriptor } from '../manifest.ts'
-import { digestHex, isDigest, parseDigest } from '../reference.ts'
+import { digestAlgorithm, digestHex, isDigest, parseDigest } from '../reference.ts'
 import type { Digest } from '../reference.ts'
 import { isMissing, storageError, temporaryName, unlessMissing } from '../storage/durable-file.ts'
 import { entryOf, readEntries, subjectOf } from './layout-index.ts'
@@ -31,8 +31,8 @@ export const createLayoutStore = (dir: string): ArtifactStore => {
       const { digest, mediaType, size } = await getManifest(reference)
       return { digest, mediaType, size }
     },
-    putManifest: async (_repository, _reference, mediaType, bytes) => {
-      const digest = sha256Digest(bytes)
+    putManifest: async (_repository, reference, mediaType, bytes) => {
+      const digest = digestOf(isDigest(reference) ? digestAlgorithm(reference) : 'sha256', bytes)
       await writeBlob(root, digest, bytes.byteLength, Readable.from([bytes]))
       return { digest, mediaType, size: bytes.byteLength }
     },
@@ -55,7 +55,7 @@ export const createLayoutStore = (dir: string): ArtifactStore => {
 const READ_BYTES = 256 * 1024
 
 const blobPath = (root: string, digest: Digest): string =>
-  join(root, 'blobs', 'sha256', digestHex(parseDigest(digest)))
+  join(root, 'blobs', digestAlgorithm(parseDigest(digest)), digestHex(digest))
 
 const hasBlob = async (root: string, digest: Digest): Promise<boolean> =>
   (await unlessMissing(stat(blobPath(root, digest))))?.isFile() ?? false
@@ -105,7 +105,7 @@ async function* checked(
 /** Under a temporary name until it is whole and right. */
 const writeBlob = async (root: string, digest: Digest, size: number, source: Readable): Promise<void> => {
   const target = blobPath(root, digest)
-  await mkdir(join(root, 'blobs', 'sha256'), { recursive: true })
+  await mkdir(dirname(target), { recursive: true })
   const temporary = temporaryName(root)
   const check = createContentCheck({ digest, size })
   try {

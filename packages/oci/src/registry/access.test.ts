@@ -112,7 +112,6 @@ describe('a registry', () => {
   it.each([
     ['POST', '/v2/a/b/blobs/uploads/'],
     ['PUT', '/v2/a/b/manifests/v1'],
-    ['DELETE', '/v2/a/b/manifests/v1'],
     ['PATCH', `/v2/a/b/blobs/uploads/${'0'.repeat(32)}`],
   ])('refuses %s %s with a token that may only pull', async (method, path) => {
     const bearer = world.token([{ name: 'a/b', actions: ['pull'] }])

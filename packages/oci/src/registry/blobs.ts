@@ -4,6 +4,7 @@ import { manifestBlobs, parseManifest } from '../manifest.ts'
 import type { Digest } from '../reference.ts'
 import type { ByteRange } from '../storage/storage.ts'
 import type { Exchange } from './exchange.ts'
+import { notAllowed, requireDeletes } from './methods.ts'
 import { etag, isKnown, RegistryRefusal, sendEmpty, sendUnchanged } from './respond.ts'
 
 export const serveBlob = async (
@@ -15,11 +16,10 @@ export const serveBlob = async (
     case 'HEAD':
       return pullBlob(exchange, route)
     case 'DELETE':
+      requireDeletes(exchange, 'GET, HEAD')
       return deleteBlob(exchange, route)
     default:
-      throw new RegistryRefusal(405, 'UNSUPPORTED', 'The method does not fit this address', {
-        Allow: 'GET, HEAD, DELETE',
-      })
+      throw notAllowed(exchange, 'GET, HEAD')
   }
 }
 

@@ -47,6 +47,8 @@ export interface Exchange {
   storage: Storage
   maxManifestBytes: number
   chunkMinBytes: number
+  deletes: boolean
+  sparseIndexes: boolean
   redeem: Redeem | undefined
   limit: Pick<SourceLimit, 'enter'> | undefined
   limitWaitMs: number

@@ -38,6 +38,10 @@ export interface RegistryOptions {
   redeem?: Redeem
   /** Announced to clients that send blobs in chunks; smaller ones are taken too. */
   chunkMinBytes?: number
+  /** Whether tags, manifests and blobs can be deleted, by whoever `authorize` lets; off, DELETE is answered 405. */
+  deletes?: boolean
+  /** Whether an index may be pushed although manifests that it names are absent. */
+  sparseIndexes?: boolean
   onEvent?: (event: RegistryEvent) => void
 }
 
@@ -133,6 +137,8 @@ const createExchange = (
   storage: options.storage,
   maxManifestBytes: options.maxManifestBytes ?? MAX_MANIFEST_BYTES,
   chunkMinBytes: options.chunkMinBytes ?? CHUNK_MIN_BYTES,
+  deletes: options.deletes ?? false,
+  sparseIndexes: options.sparseIndexes ?? false,
   redeem: options.redeem,
   limit: options.limit,
   limitWaitMs: options.limitWaitMs ?? LIMIT_WAIT_MS,

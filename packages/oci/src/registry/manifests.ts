@@ -1,8 +1,10 @@
-import { sha256Digest } from '../digest.ts'
-import { manifestBlobs, parseManifest, referrerDescriptor } from '../manifest.ts'
+import { digestOf } from '../digest.ts'
+import { manifestBlobs, parseManifest, referrerDescriptor, requiredBlobs } from '../manifest.ts'
 import type { Descriptor, OciManifest } from '../manifest.ts'
+import { digestAlgorithm } from '../reference.ts'
 import type { Digest } from '../reference.ts'
 import type { Exchange } from './exchange.ts'
+import { notAllowed, requireDeletes } from './methods.ts'
 import { etag, isKnown, RegistryRefusal, sendBytes, sendEmpty, sendUnchanged } from './respond.ts'
 
 type Reference = { tag: string } | { digest: Digest }
@@ -19,11 +21,10 @@ export const serveManifest = async (
     case 'PUT':
       return pushManifest(exchange, repository, reference)
     case 'DELETE':
+      requireDeletes(exchange, 'GET, HEAD, PUT')
       return deleteManifest(exchange, repository, reference)
     default:
-      throw new RegistryRefusal(405, 'UNSUPPORTED', 'The method does not fit this address', {
-        Allow: 'GET, HEAD, PUT, DELETE',
-      })
+      throw notAllowed(exchange, 'GET, HEAD, PUT')
   }
 }
 
@@ -61,7 +62,7 @@ const pushManifest = async (exchange: Exchange, repository: string, reference: R
   const mediaType = (req.headers['content-type'] ?? '').split(';')[0]?.trim() ?? ''
   const bytes = await readBounded(exchange)
   const manifest = parseManifest(mediaType, bytes)
-  const digest = sha256Digest(bytes)
+  const digest = digestOf('digest' in reference ? digestAlgorithm(reference.digest) : 'sha256', bytes)
   if ('digest' in reference && reference.digest !== digest) {
     throw new RegistryRefusal(400, 'DIGEST_INVALID', `The manifest is ${digest}, not ${reference.digest}`)
   }
@@ -112,19 +113,28 @@ const requireContent = async (
   repository: string,
   manifest: OciManifest,
 ): Promise<void> => {
-  const { storage } = exchange
-  for (const blob of manifestBlobs(manifest))
-    requireFound(blob, await storage.statBlob(repository, blob.digest))
-  for (const child of manifest.manifests)
-    requireFound(child, await storage.statManifest(repository, child.digest))
+  const { storage, sparseIndexes } = exchange
+  const required = new Set(requiredBlobs(manifest))
+  for (const blob of manifestBlobs(manifest)) {
+    const found = await storage.statBlob(repository, blob.digest)
+    if (found !== undefined || required.has(blob.digest)) requireFound('blob', blob, found)
+  }
+  for (const child of manifest.manifests) {
+    const found = await storage.statManifest(repository, child.digest)
+    if (found !== undefined || !sparseIndexes) requireFound('manifest', child, found)
+  }
 }
 
-const requireFound = (descriptor: Descriptor, found: { size: number } | undefined): void => {
+const requireFound = (
+  kind: 'blob' | 'manifest',
+  descriptor: Descriptor,
+  found: { size: number } | undefined,
+): void => {
   if (found === undefined) {
     throw new RegistryRefusal(
       404,
       'MANIFEST_BLOB_UNKNOWN',
-      `The manifest names ${descriptor.digest}, which the repository does not hold; push it first`,
+      `The manifest names the ${kind} ${descriptor.digest}, which the repository does not hold; push that first`,
     )
   }
   if (found.size !== descriptor.size) {

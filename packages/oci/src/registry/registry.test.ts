@@ -176,7 +176,7 @@ describe('the distribution API', () => {
     expect(await call('GET', path)).toMatchObject({ status: 400, code: 'NAME_INVALID' })
   })
 
-  it.each(['sha256:..', 'sha256:../../x', `sha512:${'a'.repeat(128)}`, 'md5:abc'])(
+  it.each(['sha256:..', 'sha256:../../x', `sha512:${'a'.repeat(64)}`, `sha384:${'a'.repeat(96)}`, 'md5:abc'])(
     'refuses the digest %s',
     async (digest) => {
       const path = `/v2/a/b/blobs/${encodeURIComponent(digest)}`
@@ -282,7 +282,8 @@ describe('the distribution API', () => {
   })
 
   it('deletes a manifest with its tags and its place among referrers, when authorised', async () => {
-    const open = await world.start({ dir: registry.dir, authorize: async () => ({ ok: true }) })
+    const authorize = async () => ({ ok: true }) as const
+    const open = await world.start({ dir: registry.dir, authorize, deletes: true })
     const config = await pushBlob('del', Buffer.from('{}'))
     const { digest } = await pushManifest('del', 'v1', { config, layers: [] })
     await pushManifest('del', 'v2', { config, layers: [] })
@@ -297,8 +298,20 @@ describe('the distribution API', () => {
   it('answers unknown addresses and methods with an error body', async () => {
     expect(await call('GET', '/v2/a/b/nothing')).toMatchObject({ status: 404, code: 'UNSUPPORTED' })
     expect(await call('POST', '/v2/a/b/manifests/v1')).toMatchObject({ status: 405, code: 'UNSUPPORTED' })
-    expect(await call('DELETE', `/v2/a/b/blobs/${sha256Digest(Buffer.from('x'))}`)).toMatchObject({
-      status: 403,
-    })
   })
+
+  it.each([
+    ['manifests/v1', 'GET, HEAD, PUT'],
+    [`manifests/sha256:${'0'.repeat(64)}`, 'GET, HEAD, PUT'],
+    [`blobs/sha256:${'0'.repeat(64)}`, 'GET, HEAD'],
+  ])(
+    'answers DELETE of %s with 405 and no word of it in Allow, since deletion is off',
+    async (path, allow) => {
+      for (const options of [{}, { bearer }]) {
+        const answer = await rawRequest(registry.url, 'DELETE', `/v2/a/b/${path}`, options)
+        expect(answer).toMatchObject({ status: 405, code: 'UNSUPPORTED', headers: { allow } })
+      }
+      expect((await call('PATCH', `/v2/a/b/${path}`)).headers.allow).toBe(allow)
+    },
+  )
 })

@@ -1,5 +1,5 @@
 import { OciError } from '../errors.ts'
-import { isDigest, isRepository, parseDigest } from '../reference.ts'
+import { isDigest, isRepository, parseDigest, parseDigestAlgorithm } from '../reference.ts'
 import { sendBlobCreated } from './blobs.ts'
 import type { Exchange } from './exchange.ts'
 import { RegistryRefusal, sendEmpty } from './respond.ts'
@@ -10,6 +10,8 @@ export const startUpload = async (exchange: Exchange, repository: string): Promi
   if (req.method !== 'POST') throw notAllowed('POST')
   await exchange.allow({ repository, action: 'push' })
   if (await mounted(exchange, repository)) return
+  const algorithm = query.get('digest-algorithm')
+  if (algorithm !== null) parseDigestAlgorithm(algorithm)
   const whole = query.get('digest')
   const digest = whole === null ? undefined : parseDigest(whole)
   const id = await storage.createUpload(repository)

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { verifyBytes } from '../digest.ts'
 import { OciError } from '../errors.ts'
 import type { Descriptor } from '../manifest.ts'
-import { digestHex, isDigest, isTag } from '../reference.ts'
+import { isDigest, isTag } from '../reference.ts'
 import type { Digest } from '../reference.ts'
 import {
   ensureFolder,
@@ -14,7 +14,7 @@ import {
   unlessMissing,
   writeFileDurably,
 } from './durable-file.ts'
-import { fileLayout } from './file-layout.ts'
+import { digestName, fileLayout } from './file-layout.ts'
 import type { FileLayout, ManifestMark } from './file-layout.ts'
 import { createFileUpkeep } from './file-upkeep.ts'
 import { createFileUploads } from './file-uploads.ts'
@@ -125,7 +125,7 @@ const putManifest = async (
   }
   await mark(paths.manifest(repository, digest), JSON.stringify(content))
   if (referrer !== undefined) {
-    const file = join(paths.referrers(repository, referrer.subject), digestHex(digest))
+    const file = join(paths.referrers(repository, referrer.subject), digestName(digest))
     await mark(file, JSON.stringify(referrer.descriptor))
   }
   if (tag !== undefined) await mark(paths.tag(repository, tag), digest)
@@ -147,7 +147,7 @@ const deleteManifest = async (paths: FileLayout, repository: string, digest: Dig
     if ((await resolveTag(paths, repository, tag)) === digest) await removeMark(paths.tag(repository, tag))
   }
   if (found.referrerOf !== undefined) {
-    await removeMark(join(paths.referrers(repository, found.referrerOf), digestHex(digest)))
+    await removeMark(join(paths.referrers(repository, found.referrerOf), digestName(digest)))
   }
   return removeMark(paths.manifest(repository, digest))
 }

@@ -1,15 +1,16 @@
 import { readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { digestHex, isDigest } from '../reference.ts'
+import { digestAlgorithms, isDigest } from '../reference.ts'
 import type { Digest } from '../reference.ts'
 import { exists, unlessMissing } from './durable-file.ts'
+import { digestName, digestOfName } from './file-layout.ts'
 import type { FileLayout, ManifestMark } from './file-layout.ts'
 import type { FileUploads } from './file-uploads.ts'
 import type { Kept, StorageUpkeep } from './storage.ts'
 
 export const createFileUpkeep = (paths: FileLayout, uploads: FileUploads): StorageUpkeep => ({
   recover: async () => {
-    for await (const folder of contentFolders(paths)) await putBack(folder)
+    for await (const { folder } of contentFolders(paths)) await putBack(folder)
     for (const repository of await listRepositories(paths.repositories)) {
       await putBack(paths.blobLinks(repository))
       await putBack(paths.manifests(repository))
@@ -19,7 +20,8 @@ export const createFileUpkeep = (paths: FileLayout, uploads: FileUploads): Stora
   listManifests: (repository) => listKept(paths.manifests(repository)),
   listBlobs: (repository) => listKept(paths.blobLinks(repository)),
   async *listContent() {
-    for await (const folder of contentFolders(paths)) yield* await listKept(folder)
+    for await (const { algorithm, folder } of contentFolders(paths))
+      yield* await listKept(folder, (name) => contentDigest(algorithm, name))
   },
   countUploads: async (since, repository) =>
     sumOf((await uploads.list(repository)).filter((upload) => upload.touchedAt >= since)),
@@ -28,7 +30,7 @@ export const createFileUpkeep = (paths: FileLayout, uploads: FileUploads): Stora
     const { referrerOf } = JSON.parse((await unlessMissing(readFile(mark, 'utf8'))) ?? '{}') as ManifestMark
     if ((await removeUntouched(mark, untouchedSince)) === undefined) return false
     if (referrerOf !== undefined) {
-      await rm(join(paths.referrers(repository, referrerOf), digestHex(digest)), { force: true })
+      await rm(join(paths.referrers(repository, referrerOf), digestName(digest)), { force: true })
     }
     return true
   },
@@ -87,11 +89,18 @@ const listRepositories = async (root: string): Promise<string[]> => {
   return [...found].toSorted()
 }
 
-async function* contentFolders(paths: FileLayout): AsyncGenerator<string> {
-  for (const name of (await readdir(paths.blobs)).toSorted()) yield join(paths.blobs, name)
+async function* contentFolders(paths: FileLayout): AsyncGenerator<{ algorithm: string; folder: string }> {
+  for (const algorithm of digestAlgorithms) {
+    const all = join(paths.blobs, algorithm)
+    for (const name of ((await unlessMissing(readdir(all))) ?? []).toSorted())
+      yield { algorithm, folder: join(all, name) }
+  }
 }
 
-const listKept = async (folder: string): Promise<(Kept & { size: number })[]> => {
+const listKept = async (
+  folder: string,
+  digestOf: (name: string) => Digest | undefined = digestOfName,
+): Promise<(Kept & { size: number })[]> => {
   const kept: (Kept & { size: number })[] = []
   for (const name of (await unlessMissing(readdir(folder))) ?? []) {
     const digest = digestOf(name)
@@ -102,8 +111,8 @@ const listKept = async (folder: string): Promise<(Kept & { size: number })[]> =>
   return kept
 }
 
-const digestOf = (name: string): Digest | undefined => {
-  const digest = `sha256:${name}`
+const contentDigest = (algorithm: string, name: string): Digest | undefined => {
+  const digest = `${algorithm}:${name}`
   return isDigest(digest) ? digest : undefined
 }
 

@@ -1,11 +1,13 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { Hash } from 'node:crypto'
-import { createReadStream } from 'node:fs'
 import { mkdir, open, readdir, rm, stat } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isOciError, OciError } from '../errors.ts'
-import type { Digest } from '../reference.ts'
+import { digestAlgorithm } from '../reference.ts'
+import type { Digest, DigestAlgorithm } from '../reference.ts'
+import { hashFile, joinParts, partName, readParts, sizeOf } from './upload-parts.ts'
+import type { SealedFile } from './upload-parts.ts'
 import { createTurns } from './upload-turns.ts'
 import type { Writer } from './upload-turns.ts'
 import { errnoOf, exists, storageError, syncFolder, temporaryName, unlessMissing } from './durable-file.ts'
@@ -99,14 +101,14 @@ export const createFileUploads = (folder: string, temporaryFolder: string): File
         const mine = own.get(id)
         const isMine = mine !== undefined && parts.length === 1 && mine.size === sizeOf(parts)
         const sealed = isMine
-          ? { file: join(path, partName(0)), digest: mine.hash.copy().digest('hex') }
-          : await joinParts(path, parts, temporaryName(temporaryFolder))
-        if (`sha256:${sealed.digest}` !== digest) {
+          ? await sealOwn(mine, join(path, partName(0)), digestAlgorithm(digest))
+          : await joinParts(path, parts, temporaryName(temporaryFolder), digestAlgorithm(digest))
+        if (sealed.digest !== digest) {
           await rm(sealed.file, { force: true })
           await remove(repository, id)
           throw new OciError(
             'DIGEST_MISMATCH',
-            `The upload is sha256:${sealed.digest}, not ${digest}; it was removed, send it again`,
+            `The upload is ${sealed.digest}, not ${digest}; it was removed, send it again`,
           )
         }
         await syncFile(sealed.file)
@@ -124,11 +126,6 @@ interface OwnPart {
   size: number
 }
 
-interface Part {
-  offset: number
-  size: number
-}
-
 /** The name binds an upload to its repository: its id is of no use through another. */
 const folderName = (repository: string, id: string): string =>
   `${id}-${createHash('sha256').update(repository).digest('hex').slice(0, 32)}`
@@ -140,28 +137,6 @@ const makeFolder = async (path: string, parent: string): Promise<void> => {
   } catch (error) {
     throw storageError(error)
   }
-}
-
-const partName = (offset: number): string => String(offset).padStart(16, '0')
-
-const readParts = async (path: string): Promise<Part[]> => {
-  const names = (await readdir(path)).filter((name) => /^\d{16}$/.test(name)).toSorted()
-  const parts = await Promise.all(
-    names.map(async (name) => ({ offset: Number(name), size: (await stat(join(path, name))).size })),
-  )
-  return parts.filter((part) => part.size > 0)
-}
-
-/** Parts that overlap or leave a hole come from two writers at once; only a new upload helps. */
-const sizeOf = (parts: Part[]): number => {
-  let size = 0
-  for (const part of parts) {
-    if (part.offset !== size) {
-      throw new OciError('UPLOAD_UNKNOWN', 'The upload was written by two requests at once; start a new one')
-    }
-    size += part.size
-  }
-  return size
 }
 
 const appendOwn = async (
@@ -243,29 +218,11 @@ const writeAt = async (handle: FileHandle, chunk: Uint8Array, position: number):
   }
 }
 
-const joinParts = async (
-  path: string,
-  parts: Part[],
-  file: string,
-): Promise<{ file: string; digest: string }> => {
-  const hash = createHash('sha256')
-  const handle = await open(file, 'wx')
-  try {
-    for (const part of parts) {
-      const end = part.size - 1
-      for await (const chunk of createReadStream(join(path, partName(part.offset)), { end })) {
-        hash.update(chunk as Buffer)
-        await handle.appendFile(chunk as Buffer)
-      }
-    }
-    return { file, digest: hash.digest('hex') }
-  } catch (error) {
-    await rm(file, { force: true })
-    throw error
-  } finally {
-    await handle.close()
-  }
-}
+/** The algorithm is told last; the hash that ran along is of the one that nearly all clients use. */
+const sealOwn = async (mine: OwnPart, file: string, algorithm: DigestAlgorithm): Promise<SealedFile> =>
+  algorithm === 'sha256'
+    ? { file, digest: `sha256:${mine.hash.copy().digest('hex')}` }
+    : hashFile(file, algorithm)
 
 const syncFile = async (file: string): Promise<void> => {
   const handle = await open(file, 'r+')

@@ -32,6 +32,7 @@ export const createConformanceWorld = async (): Promise<ConformanceWorld> => {
   const world = await createRegistryWorld()
   // Whoever holds this bearer may do everything, deleting included.
   const { url } = await world.start({
+    deletes: true,
     authorize: async ({ bearer, repository }) => {
       if (bearer !== 'all') return { ok: false, status: 401, message: 'Credentials are required' }
       return repository === 'closed' ? { ok: false, status: 403, message: 'Closed' } : { ok: true }

@@ -1,7 +1,7 @@
 import { sizeWords } from '@tenon/core'
 import { copyArtifact, type CopyResult, type Platform, type RegistryClient } from '@tenon/oci'
 import type { OperationContext } from '../sdk/plugin.ts'
-import type { ResolvedImage } from './image-sources.ts'
+import { pinnable, type ResolvedImage } from './image-sources.ts'
 
 const PAUSE_MS = 5000
 
@@ -28,6 +28,7 @@ export async function copyImage(
       context.log(`${name}: ${sizeWords(doneBytes)} of ${sizeWords(totalBytes)}`)
     },
   })
+  pinnable(result.digest, name)
   context.log(
     `${name}: ${sizeWords(result.transferredBytes)} copied, ${sizeWords(result.skippedBytes)} were there already`,
   )

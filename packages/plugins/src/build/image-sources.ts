@@ -18,7 +18,7 @@ import {
   type RegistryClient,
 } from '@tenon/oci'
 import { z } from 'zod'
-import { PluginError } from '../sdk/errors.ts'
+import { isPluginError, PluginError } from '../sdk/errors.ts'
 import type { OperationContext } from '../sdk/plugin.ts'
 import { lentFile } from './lent.ts'
 
@@ -113,15 +113,23 @@ async function resolve(
       reference.repository,
       reference.digest ?? reference.tag ?? 'latest',
     )
-    return { reference, client: from, manifest, digest: manifest.digest }
+    return { reference, client: from, manifest, digest: pinnable(manifest.digest, image) }
   } catch (cause) {
-    if (isOciError(cause, 'ABORTED')) throw cause
+    if (isOciError(cause, 'ABORTED') || isPluginError(cause)) throw cause
     const why = cause instanceof Error ? cause.message : String(cause)
     const message = `The image ${JSON.stringify(image)}, named by ${where}, cannot be pinned to a digest: ${why}.`
     const remedy =
       'Correct the name, or lend the build agent a registries.json with credentials for its registry.'
     throw new PluginError('image_unresolved', message, remedy, cause)
   }
+}
+
+/** Manifests of jobs and the audit name artifacts by sha256 and nothing else. */
+export function pinnable(digest: Digest, image: string): Digest {
+  if (digest.startsWith('sha256:')) return digest
+  const message = `The image ${JSON.stringify(image)} is known by ${digest}, and builds pin to sha256 digests.`
+  const remedy = 'Name it by its sha256 digest, or copy it under one into a registry of yours.'
+  throw new PluginError('image_unresolved', message, remedy)
 }
 
 async function readLent(context: OperationContext): Promise<Lent> {

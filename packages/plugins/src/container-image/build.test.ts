@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { mediaTypes } from '@tenon/oci'
+import { digestOf, mediaTypes } from '@tenon/oci'
 import { createBuildWorld, type BuildWorld } from '../testing/build-world.ts'
 import { hostOf, pushImage, pushIndex } from '../testing/images.ts'
 import type { TestRegistry } from '../testing/job-world.ts'
@@ -85,6 +85,18 @@ describe('the component type container_image', { timeout: 240_000 }, () => {
   it('refuses images that only another component could carry', async () => {
     const end = await world.build({ component: image(open, 'library/web', 'v1'), images: ['a/b:1'] })
     expect(end.data).toEqual({ code: 'config_invalid' })
+  })
+
+  it('refuses an image that is pinned by sha512, since artifacts are named by sha256', async () => {
+    const { bytes, mediaType } = await open.client.getManifest(
+      'library/web',
+      await pushImage(open, 'library/web', 'long'),
+    )
+    const tag = digestOf('sha512', bytes)
+    await open.client.putManifest('library/web', tag, mediaType, bytes)
+    const { data, output } = await world.build({ component: image(open, 'library/web', tag) })
+    expect(data).toEqual({ code: 'image_unresolved' })
+    expect(output).toContain('Name it by its sha256 digest')
   })
 
   it('refuses an image that is not there, naming it', async () => {

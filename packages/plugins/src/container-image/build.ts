@@ -55,7 +55,7 @@ export function imageName({ image_url, tag }: { image_url: string; tag: string }
         'A build knows no install: write the image and tag out.',
       )
   }
-  return tag.startsWith('sha256:') ? `${url}@${tag}` : `${url}:${tag}`
+  return /^sha(?:256|512):/.test(tag) ? `${url}@${tag}` : `${url}:${tag}`
 }
 
 function wrong(what: string, remedy: string): PluginError {

@@ -11,6 +11,7 @@ import { openSource, type OpenedSource } from '../build/source.ts'
 import { readConfig } from '../sdk/config.ts'
 import { PluginError } from '../sdk/errors.ts'
 import type { OperationContext, OperationResult } from '../sdk/plugin.ts'
+import { shownEngine } from './engine.ts'
 import { initModule } from './init-module.ts'
 import { collectProviders } from './providers.ts'
 
@@ -49,7 +50,7 @@ export async function build(context: OperationContext): Promise<OperationResult>
     module,
     providers: providers as unknown as Json,
     platform,
-    terraform: initialized.version,
+    engine: shownEngine(initialized.engine),
     closure: closure as unknown as Json,
   })
 }

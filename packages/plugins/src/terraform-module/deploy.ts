@@ -4,11 +4,14 @@ import { json } from '@tenon/protocol'
 import { z } from 'zod'
 import { waitForHealth } from '../deploy/health.ts'
 import { componentOperation, type Work } from '../deploy/operation.ts'
+import { stale } from '../deploy/saved-plan.ts'
 import { complaintOf, toolFailed, type ToolEnd } from '../deploy/run-tool.ts'
 import { isPluginError, PluginError } from '../sdk/errors.ts'
 import type { JobOutputs } from '../sdk/job-api.ts'
 import type { OperationResult } from '../sdk/plugin.ts'
+import { shownEngine } from './engine.ts'
 import { terraformConfig, type TerraformConfig } from './config.ts'
+import { unpackPlan } from './saved-plan.ts'
 import { varArgs, withWorkspace, type Workspace } from './workspace.ts'
 
 const shownOutputs = z.record(
@@ -28,7 +31,11 @@ export const deploy = componentOperation(terraformConfig, async (work) =>
       patienceMs: work.manifest.limits.timeoutSeconds * 250,
     })
     const names = Object.keys(outputs)
-    const data = { outputs: names, ...(approvedPlan === null ? {} : { plan: approvedPlan }) }
+    const data = {
+      outputs: names,
+      engine: shownEngine(workspace.engine),
+      ...(approvedPlan === null ? {} : { plan: approvedPlan }),
+    }
     if (problem !== undefined) return { ok: false, message: `Applied, but ${problem}`, data, outputs }
     const message = names.length === 0 ? 'Applied.' : `Applied; outputs: ${names.join(', ')}.`
     return { ok: true, message, data, outputs }
@@ -49,19 +56,20 @@ async function applyApproved(
   digest: string,
 ): Promise<void> {
   const file = join(work.workDir, 'approved.tfplan')
-  await writeFile(file, await approvedPlanOf(work, digest), { mode: 0o600 })
+  const plan = unpackPlan(await approvedPlanOf(work, digest), workspace.engine, digest)
+  await writeFile(file, plan, { mode: 0o600 })
   await apply(workspace, [file], (end) => {
     if (/saved plan is stale|plan.*stale/i.test(end.stderr)) throw stale(digest, complaintOf(end))
   })
 }
 
-/** Terraform takes nothing back, so a failure must say that part of the change may be there. */
+/** Neither engine takes anything back, so a failure must say that part of the change may be there. */
 async function apply(workspace: Workspace, what: string[], judge?: (end: ToolEnd) => void): Promise<void> {
   const args = ['apply', ...FLAGS, ...what]
   const end = await workspace.run(args)
   if (end.code === 0) return
   judge?.(end)
-  const { code, message, remedy } = toolFailed({ program: 'terraform', args }, end)
+  const { code, message, remedy } = toolFailed({ program: workspace.engine.program, args }, end)
   const stays = 'Nothing is rolled back: what was applied before the error stays, and the state knows it.'
   const next = 'Correct the module and deploy again, or deploy an earlier build (tenon deploys rollback).'
   throw new PluginError(code, `${message} ${stays}`, `${next} ${remedy}`)
@@ -74,11 +82,6 @@ async function approvedPlanOf(work: Work<TerraformConfig>, digest: string): Prom
     if (isPluginError(error) && error.code === 'job_api_refused') throw stale(digest, error.message)
     throw error
   }
-}
-
-function stale(digest: string, why: string): PluginError {
-  const message = `The approved plan ${digest} cannot be applied any more: ${why}`
-  return new PluginError('plan_stale', message, 'Plan again and approve the new plan.')
 }
 
 async function outputsOf(workspace: Workspace): Promise<JobOutputs> {

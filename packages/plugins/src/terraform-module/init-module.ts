@@ -1,12 +1,21 @@
-import { access, readFile, rm, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { readFile, rm, writeFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
 import { z } from 'zod'
 import { lentFile } from '../build/lent.ts'
 import { findTool, runTool, toolMissing } from '../build/run-tool.ts'
 import type { OperationContext } from '../sdk/plugin.ts'
+import {
+  engineOrder,
+  foreignProviders,
+  lockedHosts,
+  readVersion,
+  shownEngine,
+  type EngineId,
+  type EngineName,
+} from './engine.ts'
 
 export interface InitializedModule {
-  version: string
+  engine: EngineId
   /** Some module was fetched from elsewhere and has to travel along. */
   hasRemoteModules: boolean
   /** Some module lies beside the source's folder, by a path that begins with `..`. */
@@ -20,12 +29,13 @@ const manifest = z.looseObject({
 /** What work with the module leaves behind; a state is nobody's source, and one that is there would be read. */
 const LEFT_OVER = ['.terraform', 'terraform.tfstate', 'terraform.tfstate.backup', 'terraform.tfstate.d']
 
-/** Fetches modules and providers as Terraform itself does, and writes what it chose into the lock file. */
+/** Fetches modules and providers as the engine itself does, and writes what it chose into the lock file. */
 export async function initModule(context: OperationContext, folder: string): Promise<InitializedModule> {
-  const program = await findTool(context, 'terraform', 'tofu')
-  if (program === undefined) throw toolMissing('A terraform module', 'terraform or tofu')
-  const isLocked = await isThere(join(folder, '.terraform.lock.hcl'))
-  if (!isLocked) {
+  const lock = await readFile(join(folder, '.terraform.lock.hcl'), 'utf8').catch(() => undefined)
+  const hosts = lockedHosts(lock ?? '')
+  const program = await findTool(context, ...engineOrder(hosts))
+  if (program === undefined) throw toolMissing('A terraform module', 'tofu or terraform')
+  if (lock === undefined) {
     context.log(
       'note: the source has no .terraform.lock.hcl; providers are pinned by this build, not by the source',
     )
@@ -33,14 +43,14 @@ export async function initModule(context: OperationContext, folder: string): Pro
   for (const name of LEFT_OVER) await rm(join(folder, name), { recursive: true, force: true })
   const env = await terraformEnv(context)
   const told = await runTool(context, { program, args: ['version', '-json'], cwd: folder, env })
-  const { terraform_version: version } = z
-    .looseObject({ terraform_version: z.string() })
-    .parse(JSON.parse(told))
-  context.log(`initializing the module with ${version}`)
+  const engine: EngineId = { name: basename(program) as EngineName, version: readVersion(told) }
+  context.log(`initializing the module with ${shownEngine(engine)}`)
+  const note = foreignProviders(engine.name, hosts)
+  if (note !== undefined) context.log(note)
   const args = ['init', '-backend=false', '-input=false', '-no-color']
   const timeoutMs = context.manifest.limits.timeoutSeconds * 1000
   await runTool(context, { program, args, cwd: folder, env, timeoutMs, isLogged: true })
-  return { version, ...(await readModules(folder)) }
+  return { engine, ...(await readModules(folder)) }
 }
 
 /** Nothing of the machine's own settings counts, except the CLI configuration that was lent. */
@@ -57,7 +67,7 @@ async function terraformEnv(context: OperationContext): Promise<Record<string, s
   }
 }
 
-async function readModules(folder: string): Promise<Omit<InitializedModule, 'version'>> {
+async function readModules(folder: string): Promise<Omit<InitializedModule, 'engine'>> {
   const text = await readFile(join(folder, '.terraform/modules/modules.json'), 'utf8').catch(() => undefined)
   if (text === undefined) return { hasRemoteModules: false, reachesOut: false }
   const { Modules: modules } = manifest.parse(JSON.parse(text))
@@ -65,11 +75,4 @@ async function readModules(folder: string): Promise<Omit<InitializedModule, 'ver
     hasRemoteModules: modules.some(({ Key, Source }) => Key !== '' && !/^\.\.?(?:\/|$)/.test(Source)),
     reachesOut: modules.some(({ Dir }) => Dir === '..' || Dir.startsWith('../')),
   }
-}
-
-function isThere(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  )
 }

@@ -8,6 +8,7 @@ import { evaluatePolicies } from '../deploy/policies.ts'
 import type { OperationResult } from '../sdk/plugin.ts'
 import { terraformConfig, type TerraformConfig } from './config.ts'
 import { readPlan } from './read-plan.ts'
+import { packPlan } from './saved-plan.ts'
 import { varArgs, withWorkspace, type Workspace } from './workspace.ts'
 
 const PARALLELISM = '-parallelism=4'
@@ -41,7 +42,9 @@ async function makePlan(
   const shown = await workspace.must(['show', '-json', '-no-color', file], { isLogged: false })
   const { changes, resources } = readPlan(shown.stdout)
   const hasChanges = end.code === 2
-  const digest = isKept ? await work.api.putPlan(work.name, await readFile(file)) : null
+  const digest = isKept
+    ? await work.api.putPlan(work.name, packPlan(workspace.engine, await readFile(file)))
+    : null
   const problem = work.health && (await firstProblem(work, work.health.probes, { cwd: work.workDir }))
   const findings = evaluatePolicies(work.config.policies, {
     plan: { changes: changes as never, counts: countChanges(changes), hasChanges },

@@ -1,4 +1,4 @@
-import { cp, mkdir, readdir } from 'node:fs/promises'
+import { cp, mkdir, readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { PluginError } from '../sdk/errors.ts'
 import type { OperationContext } from '../sdk/plugin.ts'
@@ -36,7 +36,11 @@ export async function collectProviders(
 
 async function pathsBelow(folder: string, levels: number): Promise<string[]> {
   const names = await readdir(folder).catch(() => [])
-  const sorted = names.toSorted()
+  // OpenTofu leaves lock files beside the providers' folders.
+  const isFolder = await Promise.all(
+    names.map((name) => stat(join(folder, name)).then((found) => found.isDirectory())),
+  )
+  const sorted = names.filter((_name, index) => isFolder[index]).toSorted()
   if (levels === 1) return sorted
   const below = await Promise.all(
     sorted.map(async (name) =>

@@ -1,29 +1,34 @@
 import { basename } from 'node:path'
-import { z } from 'zod'
 import { findTool, runToolOk, type ToolContext } from '../deploy/run-tool.ts'
 import { PluginError } from '../sdk/errors.ts'
+import { engineOrder, foreignProviders, readVersion, type EngineId, type EngineName } from './engine.ts'
 
-const versionAnswer = z.looseObject({ terraform_version: z.string() })
+export interface Engine extends EngineId {
+  program: string
+}
 
-/** `tofu` where there is one, else `terraform`, in a version that does what the component asks for. */
-export async function findTerraform(
+/** The engine for modules whose providers come from these hosts, in a version that does what the component asks for. */
+export async function findEngine(
   context: ToolContext,
+  providerHosts: readonly string[],
   wanted: string,
   where: { cwd: string; env: Record<string, string> },
-): Promise<string> {
-  const program = await findTool(context, 'tofu', 'terraform')
+): Promise<Engine> {
+  const program = await findTool(context, ...engineOrder(providerHosts))
   const text = await runToolOk(context, { program, args: ['version', '-json'], ...where, timeoutMs: 60_000 })
-  const { terraform_version: there } = versionAnswer.parse(JSON.parse(text))
-  const tool = basename(program)
+  const there = readVersion(text)
+  const name = basename(program) as EngineName
   const fit = fitOf(there, wanted)
   if (fit === 'unfit') {
-    const message = `The component asks for terraform ${wanted}, and this job has ${tool} ${there}.`
+    const message = `The component asks for terraform ${wanted}, and this job has ${name} ${there}.`
     const remedy = `Set terraform_version to ${there}, or use a job image that has ${wanted}.`
     throw new PluginError('tool_unfit', message, remedy)
   }
-  if (fit === 'newer') context.log(`${tool} ${there} is used; the component asks for ${wanted}`)
-  else context.log(`${tool} ${there}`)
-  return program
+  if (fit === 'newer') context.log(`${name} ${there} is used; the component asks for ${wanted}`)
+  else context.log(`${name} ${there}`)
+  const note = foreignProviders(name, providerHosts)
+  if (note !== undefined) context.log(note)
+  return { program, name, version: there }
 }
 
 /** Within a major version a later minor reads what an earlier one wrote; never the other way round. */

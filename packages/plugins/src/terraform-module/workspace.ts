@@ -7,11 +7,12 @@ import { runTool, toolFailed, type ToolEnd, type ToolRun } from '../deploy/run-t
 import { openStateBridge } from '../sdk/state-bridge.ts'
 import type { TerraformConfig } from './config.ts'
 import { readLayout } from './layout.ts'
-import { findTerraform } from './version.ts'
+import { findEngine, type Engine } from './version.ts'
 import { declaredTypes, typedVars } from './variables.ts'
 
 export interface Workspace {
   folder: string
+  engine: Engine
   /** Every file with variables, in the order in which a later one wins. */
   varFiles: string[]
   run(args: string[], options?: Partial<ToolRun>): Promise<ToolEnd>
@@ -29,7 +30,9 @@ export async function withWorkspace<T>(
   const varFiles = await writeVariables(work, folder)
   await writeFile(join(folder, 'tenon_backend_override.tf'), 'terraform {\n  backend "http" {}\n}\n')
   const settings = { ...(await cliSettings(work, providers)), ...ownEnv(work.component) }
-  const program = await findTerraform(work, work.component.terraform_version, { cwd: folder, env: settings })
+  const where = { cwd: folder, env: settings }
+  const engine = await findEngine(work, await readdir(providers), work.component.terraform_version, where)
+  const { program } = engine
   const bridge = await openStateBridge({ api: work.api, log: work.log })
   try {
     const env = { ...settings, ...bridge.env(work.name) }
@@ -50,7 +53,7 @@ export async function withWorkspace<T>(
       throw toolFailed({ program, args }, end)
     }
     await must(['init', '-input=false', '-no-color'])
-    return await use({ folder, varFiles, run, must })
+    return await use({ folder, engine, varFiles, run, must })
   } finally {
     await bridge.close()
   }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { buildableName, digest, id, name, partName, timestamp } from '../scalars.ts'
+import { buildableName, contentDigest, digest, id, name, partName, timestamp } from '../scalars.ts'
 import { byId, listOf, page, route } from './route.ts'
 import { buildView } from './views.ts'
 
@@ -15,11 +15,11 @@ const artifactSummary = z.object({
   installs: z.int(),
 })
 
-const blob = z.object({ digest, mediaType: z.string(), size: z.int() })
+const blob = z.object({ digest: contentDigest, mediaType: z.string(), size: z.int() })
 
 /** One node of the tree; what it names comes after it. */
 const manifestNode = z.object({
-  digest,
+  digest: contentDigest,
   mediaType: z.string(),
   artifactType: z.string().nullable(),
   size: z.int(),
@@ -37,7 +37,7 @@ const artifactView = artifactSummary.extend({
   closure: z.array(z.object({ image: z.string(), digest, isThere: z.boolean() })),
   signatures: z.array(
     z.object({
-      digest,
+      digest: contentDigest,
       predicateType: z.string(),
       keyId: z.string(),
       /** By a key of this server, over this very digest. */
