@@ -20,7 +20,7 @@ import { jobsLeft } from './starts.ts'
 import type { Template } from './template.ts'
 import { until } from './until.ts'
 import { createWire, type Wire, type WireFrame } from './wire.ts'
-import { createWorld, type AgentOptions, type ServerHandle, type World } from './world.ts'
+import { createWorld, type AgentOptions, type Dists, type ServerHandle, type World } from './world.ts'
 
 export type Run = CallOutput<'runs.get'>
 export type Job = CallOutput<'jobs.get'>
@@ -37,7 +37,7 @@ export interface AgentSettings {
 
 /** One scenario's world while it plays: what runs, and the verbs with which a scenario changes it. */
 export class Stage {
-  readonly dist: string
+  readonly dists: Dists
   readonly dir = mkdtempSync(join(tmpdir(), 'tenon-scenario-'))
   readonly world: World
   readonly agents = new Map<string, Program>()
@@ -53,18 +53,18 @@ export class Stage {
   #drop: (() => Promise<void>) | undefined
   #databaseUrl: string | undefined
 
-  constructor(options: { dist: string; serverEnv?: Record<string, string> }) {
-    this.dist = options.dist
+  constructor({ serverEnv, ...dists }: Dists & { serverEnv?: Record<string, string> }) {
+    this.dists = dists
     this.world = createWorld({
+      ...dists,
       dir: this.dir,
-      dist: options.dist,
       onStart: (program) => this.#programs.push(program),
     })
     this.#serverEnv = {
       TENON_LEASE_SECONDS: '30',
       TENON_HEARTBEAT_SECONDS: '0.5',
       TENON_RATE_LIMIT_PER_MINUTE: '1000000',
-      ...options.serverEnv,
+      ...serverEnv,
     }
   }
 

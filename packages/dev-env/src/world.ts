@@ -3,11 +3,16 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { startProgram, type Program } from './program.ts'
 
-/** The whole of Tenon on one machine, over real sockets: each part a process of its own, all state under `dir`. */
-export interface WorldOptions {
-  dir: string
-  /** Folder with the bundles. */
+/** Folders with bundles. */
+export interface Dists {
   dist: string
+  /** Of what runs on the machines of agents, where its version is not the server's. */
+  agentDist?: string
+}
+
+/** The whole of Tenon on one machine, over real sockets: each part a process of its own, all state under `dir`. */
+export interface WorldOptions extends Dists {
+  dir: string
   /** Added to every program's environment. */
   env?: Record<string, string>
   /** What every program is started by, such as nsenter with its arguments. */
@@ -41,8 +46,10 @@ export interface AgentOptions {
   env?: Record<string, string>
 }
 
+const SERVER = 'server.mjs'
+
 export function createWorld(options: WorldOptions): World {
-  const { dir, dist } = options
+  const { dir, dist, agentDist = dist } = options
   const folder = (name: string) => {
     const path = join(dir, name)
     mkdirSync(path, { recursive: true, mode: 0o700 })
@@ -52,7 +59,7 @@ export function createWorld(options: WorldOptions): World {
   const launch = (name: string, bundle: string, env: Record<string, string>, args: string[] = []) => {
     const program = startProgram({
       name,
-      bundle: join(dist, bundle),
+      bundle: join(bundle === SERVER ? dist : agentDist, bundle),
       args,
       env: { ...base, ...env },
       logFile: join(folder('log'), `${name}.log`),
@@ -65,7 +72,7 @@ export function createWorld(options: WorldOptions): World {
     folder,
     async startServer({ name = 'server', port = 0, env = {} } = {}) {
       const data = folder(name)
-      const program = launch(name, 'server.mjs', { TENON_DATA_DIR: data, TENON_PORT: String(port), ...env })
+      const program = launch(name, SERVER, { TENON_DATA_DIR: data, TENON_PORT: String(port), ...env })
       const { url } = JSON.parse(await program.firstLine()) as { url: string }
       const token = readFileSync(join(data, 'owner.token'), 'utf8').trim()
       return { program, url, token, client: createClient({ url, token }) }
