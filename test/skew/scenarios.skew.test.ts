@@ -1,4 +1,3 @@
-import { describe, test } from 'vitest'
 import { buildPrograms } from '../../packages/dev-env/src/programs.ts'
 import { playScenarios, root } from '../../packages/dev-env/src/scenarios.testing.ts'
 import { COMMITS, WITHOUT } from './commits.ts'
@@ -24,7 +23,9 @@ async function programsOfPair(pair: (typeof PAIRS)[number]) {
 for (const pair of PAIRS) {
   const title = `server ${pair.server.slice(0, 7)}, agents ${pair.agents.slice(0, 7)}`
   const earlier = pair.server === 'today' ? pair.agents : pair.server
-  const absent = whyAbsent(root, earlier)
-  if (absent) describe(title, () => test.skip(absent))
-  else playScenarios(title, { programs: () => programsOfPair(pair), without: WITHOUT[title] ?? {} })
+  playScenarios(title, {
+    programs: () => programsOfPair(pair),
+    absent: whyAbsent(root, earlier),
+    without: WITHOUT[title] ?? {},
+  })
 }

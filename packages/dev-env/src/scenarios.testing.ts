@@ -21,6 +21,8 @@ interface Play {
   /** Programs, and what undoes their making. */
   programs: () => Promise<Dists & { remove(): void }>
   times?: number
+  /** Why none of them can be played here. */
+  absent?: string | undefined
   /** Scenarios that are not played, each with the reason. */
   without?: Readonly<Record<string, string>>
 }
@@ -31,8 +33,8 @@ export function postgresOfTheRun(): string {
   return url
 }
 
-/** Every scenario with the same programs, several at once. */
-export function playScenarios(title: string, { programs, times = 1, without = {} }: Play): void {
+/** Every scenario with the same programs, several at once; as often as asked for, so that what is rare is seen. */
+export function playScenarios(title: string, { programs, times = 1, absent, without = {} }: Play): void {
   vi.setConfig({ maxConcurrency: Number(process.env['TENON_SCENARIOS_AT_ONCE'] ?? 4) })
   const ground: Partial<Ground> = {}
   const made = () => ground as Ground
@@ -52,17 +54,14 @@ export function playScenarios(title: string, { programs, times = 1, without = {}
     afterAll(async () => {
       for (const one of undo.toReversed()) await one()
     })
-    for (const [name, play] of scenarios) {
-      if (without[name]) test.skip(`${name} (${without[name]})`)
-      else each(name, times, play)
-    }
+    for (const [name, play] of scenarios)
+      for (let time = 1; time <= times; time++) {
+        const title = times === 1 ? name : `${name} #${time}`
+        const reason = absent ?? without[name]
+        const options = { concurrent: true, skip: reason !== undefined, timeout: 180_000 }
+        test(reason ? `${title} (${reason})` : title, options, play)
+      }
   })
-}
-
-/** As often as asked for, so that what happens once in twenty times is seen. */
-function each(name: string, times: number, play: () => Promise<void>): void {
-  for (let time = 1; time <= times; time++)
-    test.concurrent(times === 1 ? name : `${name} #${time}`, { timeout: 180_000 }, play)
 }
 
 function allScenarios(ground: () => Ground): Map<string, () => Promise<void>> {
