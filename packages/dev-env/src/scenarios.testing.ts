@@ -36,10 +36,9 @@ export function postgresOfTheRun(): string {
 /** Every scenario with the same programs, several at once; as often as asked for, so that what is rare is seen. */
 export function playScenarios(title: string, { programs, times = 1, absent, without = {} }: Play): void {
   vi.setConfig({ maxConcurrency: Number(process.env['TENON_SCENARIOS_AT_ONCE'] ?? 4) })
-  const ground: Partial<Ground> = {}
-  const made = () => ground as Ground
+  let ground: Ground
   const undo: (() => Promise<void> | void)[] = []
-  const scenarios = allScenarios(made)
+  const scenarios = allScenarios(() => ground)
   const unknown = Object.keys(without).find((name) => !scenarios.has(name))
   if (unknown) throw new Error(`${title}: there is no scenario "${unknown}" to leave out`)
 
@@ -49,7 +48,7 @@ export function playScenarios(title: string, { programs, times = 1, absent, with
       undo.push(remove)
       const template = await makeTemplate({ ...dists, clusterUrl: postgresOfTheRun() })
       undo.push(() => template.remove())
-      Object.assign(ground, { dists, template })
+      ground = { dists, template }
     }, 240_000)
     afterAll(async () => {
       for (const one of undo.toReversed()) await one()
