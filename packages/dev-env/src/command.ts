@@ -5,7 +5,7 @@ import type { Stage } from './stage.ts'
 
 /** `tenon`, as a person runs it: its exit code, and what it printed. What it remembers lies in the stage's folder. */
 export async function runTenon(stage: Stage, args: string[]): Promise<{ code: number; output: string }> {
-  const isAtAgent = args[0] === 'agent'
+  const isAtAgent = args[0] === 'agent' && args.includes('--dir')
   const { dist, agentDist = dist } = stage.dists
   const child = spawn(process.execPath, [join(isAtAgent ? agentDist : dist, 'cli.mjs'), ...args], {
     cwd: stage.dir,
