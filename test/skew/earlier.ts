@@ -16,12 +16,13 @@ import { bundleInto, placePrograms, type Programs } from '../../packages/dev-env
 
 const cache = join(homedir(), '.cache/tenon-skew')
 
-/** Why a commit's programs cannot be had here. */
+/** Why a commit's programs cannot be had here; said aloud too, since reporters count what is skipped without its name. */
 export function whyAbsent(root: string, commit: string): string | undefined {
   const found = spawnSync('git', ['-C', root, 'cat-file', '-e', `${commit}^{commit}`], { stdio: 'ignore' })
-  return found.status === 0
-    ? undefined
-    : `commit ${commit.slice(0, 7)} is not in this clone: git fetch --unshallow`
+  if (found.status === 0) return undefined
+  const reason = `commit ${commit.slice(0, 7)} is not in this clone: git fetch --unshallow`
+  console.log(`skipped here: ${reason}`)
+  return reason
 }
 
 /** The programs of a commit, bundled by its own script once per machine. */
@@ -43,10 +44,18 @@ async function bundleCommit(root: string, commit: string, kept: string): Promise
     else execFileSync('npm', ['ci', '--ignore-scripts', '--no-audit'], { cwd: source, stdio: 'inherit' })
     const dist = join(making, 'dist')
     await bundleInto(source, dist)
-    // Another run may have been faster; what it made is the same.
-    if (!existsSync(kept)) renameSync(dist, kept)
+    moveOnce(dist, kept)
   } finally {
     rmSync(making, { recursive: true, force: true })
+  }
+}
+
+/** Another run may have been faster; what it made is the same. */
+function moveOnce(from: string, to: string): void {
+  try {
+    renameSync(from, to)
+  } catch (error) {
+    if (!existsSync(to)) throw error
   }
 }
 
