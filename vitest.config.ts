@@ -1,6 +1,6 @@
 import { configDefaults, defineConfig } from 'vitest/config'
 
-const STAGES = ['engine', 'cluster']
+const STAGES = ['engine', 'cluster', 'skew']
 /** Set by scripts/test.mjs; without it a file runs whatever its stage. */
 const stage = process.env['TENON_TEST_STAGE']
 const isStage = stage !== undefined && STAGES.includes(stage)
@@ -8,7 +8,7 @@ const isStage = stage !== undefined && STAGES.includes(stage)
 export default defineConfig({
   test: {
     include: isStage
-      ? [`packages/*/src/**/*.${stage}.test.ts`]
+      ? [`{packages/*/src,test}/**/*.${stage}.test.ts`]
       : ['packages/*/src/**/*.test.ts', 'test/**/*.test.ts'],
     exclude: [
       ...configDefaults.exclude,

@@ -11,6 +11,7 @@ ensureInstalled()
 const STAGES = {
   engine: 'a container engine; `npm run test:engines` runs it',
   cluster: 'a Kubernetes cluster; `npm run test:cluster` runs it',
+  skew: 'programs of earlier commits, beside today’s; `npm run test:skew` runs it',
 }
 // Only after the installation: building needs its packages.
 const { bundle, entries, root } = await import('./build.mjs')

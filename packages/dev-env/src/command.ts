@@ -5,14 +5,16 @@ import type { Stage } from './stage.ts'
 
 /** `tenon`, as a person runs it: its exit code, and what it printed. What it remembers lies in the stage's folder. */
 export async function runTenon(stage: Stage, args: string[]): Promise<{ code: number; output: string }> {
-  const child = spawn(process.execPath, [join(stage.dist, 'cli.mjs'), ...args], {
+  const isAtAgent = args[0] === 'agent' && args.includes('--dir')
+  const { dist, agentDist = dist } = stage.dists
+  const child = spawn(process.execPath, [join(isAtAgent ? agentDist : dist, 'cli.mjs'), ...args], {
     cwd: stage.dir,
     env: {
       PATH: process.env['PATH'] ?? '',
       HOME: stage.dir,
       NO_COLOR: '1',
       // What is typed at the agent's side works while the server is away.
-      ...(args[0] === 'agent' && args.includes('--dir') ? {} : { TENON_URL: stage.server.url }),
+      ...(isAtAgent ? {} : { TENON_URL: stage.server.url }),
       TENON_TOKEN_FILE: join(stage.dir, 'server', 'owner.token'),
     },
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -4,6 +4,7 @@ import { armFault, type Fault } from './faults.ts'
 import { checkInvariants } from './invariants.ts'
 import { APP, buildApp, COMPONENTS, type Template } from './template.ts'
 import { INSTALL, Stage, type AgentSettings, type Job, type Run } from './stage.ts'
+import type { Dists } from './world.ts'
 
 /** What the fake runtime does with a job; `untilReleased: true` waits for the act `release`. */
 export type Behaviour = { [key: string]: Json }
@@ -51,12 +52,12 @@ export interface Scenario {
 }
 
 export interface Ground {
-  dist: string
+  dists: Dists
   template: Template
 }
 
 export async function playScenario(scenario: Scenario, ground: Ground): Promise<void> {
-  const stage = new Stage({ dist: ground.dist, ...(scenario.server ? { serverEnv: scenario.server } : {}) })
+  const stage = new Stage({ ...ground.dists, ...(scenario.server ? { serverEnv: scenario.server } : {}) })
   try {
     await stage.begin(scenario.ownPostgres ? undefined : ground.template)
     if (scenario.ownPostgres) await buildApp(stage.world, stage.server)

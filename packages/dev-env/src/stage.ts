@@ -1,26 +1,18 @@
 import type { CallOutput, Client } from '@tenon/protocol'
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import { runTenon } from './command.ts'
 import { processesOf } from './leftovers.ts'
+import { lastWordsIn, statementsOf } from './logs.ts'
 import type { Program } from './program.ts'
 import { jobsLeft } from './starts.ts'
 import type { Template } from './template.ts'
 import { until } from './until.ts'
 import { createWire, type Wire, type WireFrame } from './wire.ts'
-import { createWorld, type AgentOptions, type ServerHandle, type World } from './world.ts'
+import { createWorld, type AgentOptions, type Dists, type ServerHandle, type World } from './world.ts'
 
 export type Run = CallOutput<'runs.get'>
 export type Job = CallOutput<'jobs.get'>
@@ -33,11 +25,14 @@ export interface AgentSettings {
   role?: AgentOptions['role']
   slots?: number
   env?: Record<string, string>
+  /** With the server beside, or of another version. */
+  server?: ServerHandle
+  dist?: string
 }
 
 /** One scenario's world while it plays: what runs, and the verbs with which a scenario changes it. */
 export class Stage {
-  readonly dist: string
+  readonly dists: Dists
   readonly dir = mkdtempSync(join(tmpdir(), 'tenon-scenario-'))
   readonly world: World
   readonly agents = new Map<string, Program>()
@@ -53,18 +48,18 @@ export class Stage {
   #drop: (() => Promise<void>) | undefined
   #databaseUrl: string | undefined
 
-  constructor(options: { dist: string; serverEnv?: Record<string, string> }) {
-    this.dist = options.dist
+  constructor({ serverEnv, ...dists }: Dists & { serverEnv?: Record<string, string> }) {
+    this.dists = dists
     this.world = createWorld({
+      ...dists,
       dir: this.dir,
-      dist: options.dist,
       onStart: (program) => this.#programs.push(program),
     })
     this.#serverEnv = {
       TENON_LEASE_SECONDS: '30',
       TENON_HEARTBEAT_SECONDS: '0.5',
       TENON_RATE_LIMIT_PER_MINUTE: '1000000',
-      ...options.serverEnv,
+      ...serverEnv,
     }
   }
 
@@ -92,16 +87,8 @@ export class Stage {
     if (statements > MOST_STATEMENTS) throw new Error(`the server made ${statements} named statements`)
   }
 
-  /** The end of every program's log, for a failure that has to be understood from its report alone. */
   lastWords(): string {
-    const logs = join(this.dir, 'log')
-    const files = existsSync(logs) ? readdirSync(logs) : []
-    return files
-      .map((file) => {
-        const lines = readFileSync(join(logs, file), 'utf8').trimEnd().split('\n')
-        return [`--- ${file}`, ...lines.slice(-15).map((line) => line.slice(0, 500))].join('\n')
-      })
-      .join('\n')
+    return lastWordsIn(join(this.dir, 'log'))
   }
 
   get server(): ServerHandle {
@@ -114,10 +101,29 @@ export class Stage {
   }
 
   async startServer(): Promise<void> {
-    const env = { ...this.#serverEnv, ...(this.#databaseUrl ? { DATABASE_URL: this.#databaseUrl } : {}) }
-    this.#server = await this.world.startServer({ env, port: this.#port })
-    this.#port = Number(new URL(this.#server.url).port)
-    for (const wire of this.#wires.values()) wire.target(this.#server.url)
+    this.#lead(await this.world.startServer({ env: this.#environment(), port: this.#port }))
+  }
+
+  /** On the same database and folder, of another version. */
+  startServerBeside(dist: string): Promise<ServerHandle> {
+    return this.world.startServer({ env: this.#environment(), dist })
+  }
+
+  /** The last step of a rolling update: every agent goes to the new one. */
+  async replaceServer(next: ServerHandle): Promise<void> {
+    const { program } = this.server
+    this.#lead(next)
+    await program.stop()
+  }
+
+  #environment(): Record<string, string> {
+    return { ...this.#serverEnv, ...(this.#databaseUrl ? { DATABASE_URL: this.#databaseUrl } : {}) }
+  }
+
+  #lead(server: ServerHandle): void {
+    this.#server = server
+    this.#port = Number(new URL(server.url).port)
+    for (const wire of this.#wires.values()) wire.target(server.url)
   }
 
   async killServer(): Promise<void> {
@@ -145,8 +151,8 @@ export class Stage {
   }
 
   /** Each agent has a wire of its own. */
-  async openWire(name = AGENT): Promise<Wire> {
-    const wire = this.#wires.get(name) ?? (await createWire(this.server.url))
+  async openWire(name = AGENT, { url } = this.server): Promise<Wire> {
+    const wire = this.#wires.get(name) ?? (await createWire(url))
     this.#wires.set(name, wire)
     return wire
   }
@@ -161,7 +167,7 @@ export class Stage {
   async startAgent(name = AGENT, given?: AgentSettings): Promise<Program> {
     const settings = given ?? this.#settings.get(name) ?? {}
     this.#settings.set(name, settings)
-    const wire = await this.openWire(name)
+    const wire = await this.openWire(name, settings.server)
     const agent = await this.world.startAgent(this.server, {
       name,
       role: settings.role ?? { install: settings.install ?? INSTALL },
@@ -169,6 +175,7 @@ export class Stage {
       slots: settings.slots ?? 4,
       serverUrl: wire.url,
       env: { ...settings.env },
+      ...(settings.dist ? { dist: settings.dist } : {}),
     })
     this.agents.set(name, agent)
     return agent
@@ -283,9 +290,3 @@ export class Stage {
 
 /** Every connection of a server keeps its statements: what makes new ones as it goes on would use them up. */
 const MOST_STATEMENTS = 200
-
-/** What each server said when it was told to stop; one that was killed says nothing. */
-function statementsOf(log: string): number {
-  const said = existsSync(log) ? readFileSync(log, 'utf8').matchAll(/"statements":(\d+)/g) : []
-  return Math.max(0, ...Array.from(said, ([, count]) => Number(count)))
-}

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import { until } from './until.ts'
-import { createWorld, type ServerHandle, type World } from './world.ts'
+import { createWorld, type Dists, type ServerHandle, type World } from './world.ts'
 
 /** The app that every scenario deploys; what its jobs do is up to the scenario. */
 export const APP = 'shop'
@@ -18,12 +18,12 @@ export interface Template {
   remove(): Promise<void>
 }
 
-export async function makeTemplate(options: { dist: string; clusterUrl: string }): Promise<Template> {
-  const { dist, clusterUrl } = options
+export async function makeTemplate(options: Dists & { clusterUrl: string }): Promise<Template> {
+  const { clusterUrl, ...dists } = options
   const dir = mkdtempSync(join(tmpdir(), 'tenon-template-'))
   const name = `template_${randomBytes(6).toString('hex')}`
   await administer(clusterUrl, `create database ${name}`)
-  const world = createWorld({ dir, dist })
+  const world = createWorld({ dir, ...dists })
   const remove = async () => {
     await administer(clusterUrl, `drop database if exists ${name} with (force)`)
     rmSync(dir, { recursive: true, force: true })

@@ -3,11 +3,16 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { startProgram, type Program } from './program.ts'
 
-/** The whole of Tenon on one machine, over real sockets: each part a process of its own, all state under `dir`. */
-export interface WorldOptions {
-  dir: string
-  /** Folder with the bundles. */
+/** Folders with bundles. */
+export interface Dists {
   dist: string
+  /** Of what runs on the machines of agents, where its version is not the server's. */
+  agentDist?: string
+}
+
+/** The whole of Tenon on one machine, over real sockets: each part a process of its own, all state under `dir`. */
+export interface WorldOptions extends Dists {
+  dir: string
   /** Added to every program's environment. */
   env?: Record<string, string>
   /** What every program is started by, such as nsenter with its arguments. */
@@ -23,12 +28,20 @@ export interface ServerHandle {
 }
 
 export interface World {
-  startServer(options?: { name?: string; port?: number; env?: Record<string, string> }): Promise<ServerHandle>
+  startServer(options?: ServerOptions): Promise<ServerHandle>
   /** Enrols with a join token of `server` when its folder is new; otherwise goes on with the identity it has. */
   startAgent(server: ServerHandle, options: AgentOptions): Promise<Program>
   /** `lent`: the folders by which its owner lets somebody in. */
   startLocalHost(name?: string): Promise<{ program: Program; dir: string; lent: string[] }>
   folder(name: string): string
+}
+
+interface ServerOptions {
+  name?: string
+  port?: number
+  env?: Record<string, string>
+  /** Of another version than the world's. */
+  dist?: string
 }
 
 export interface AgentOptions {
@@ -38,11 +51,13 @@ export interface AgentOptions {
   slots?: number
   /** Reach the server through another address, such as the tapped wire. */
   serverUrl?: string
+  /** Of another version than the world's. */
+  dist?: string
   env?: Record<string, string>
 }
 
 export function createWorld(options: WorldOptions): World {
-  const { dir, dist } = options
+  const { dir, agentDist = options.dist } = options
   const folder = (name: string) => {
     const path = join(dir, name)
     mkdirSync(path, { recursive: true, mode: 0o700 })
@@ -52,7 +67,7 @@ export function createWorld(options: WorldOptions): World {
   const launch = (name: string, bundle: string, env: Record<string, string>, args: string[] = []) => {
     const program = startProgram({
       name,
-      bundle: join(dist, bundle),
+      bundle,
       args,
       env: { ...base, ...env },
       logFile: join(folder('log'), `${name}.log`),
@@ -63,9 +78,13 @@ export function createWorld(options: WorldOptions): World {
   }
   return {
     folder,
-    async startServer({ name = 'server', port = 0, env = {} } = {}) {
+    async startServer({ name = 'server', port = 0, env = {}, dist = options.dist } = {}) {
       const data = folder(name)
-      const program = launch(name, 'server.mjs', { TENON_DATA_DIR: data, TENON_PORT: String(port), ...env })
+      const program = launch(name, join(dist, 'server.mjs'), {
+        TENON_DATA_DIR: data,
+        TENON_PORT: String(port),
+        ...env,
+      })
       const { url } = JSON.parse(await program.firstLine()) as { url: string }
       const token = readFileSync(join(data, 'owner.token'), 'utf8').trim()
       return { program, url, token, client: createClient({ url, token }) }
@@ -82,11 +101,14 @@ export function createWorld(options: WorldOptions): World {
       const tokenFile = join(data, 'join-token')
       if (!existsSync(join(data, 'identity.json')) && !existsSync(tokenFile))
         writeFileSync(tokenFile, await joinToken(server, agent.role), { mode: 0o600 })
-      return launch(agent.name, 'agent.mjs', { TENON_JOIN_TOKEN_FILE: tokenFile, ...env })
+      return launch(agent.name, join(agent.dist ?? agentDist, 'agent.mjs'), {
+        TENON_JOIN_TOKEN_FILE: tokenFile,
+        ...env,
+      })
     },
     async startLocalHost(name = 'customer') {
       const data = folder(name)
-      const program = launch('local-host', 'local-host.mjs', {}, ['--dir', data])
+      const program = launch('local-host', join(agentDist, 'local-host.mjs'), {}, ['--dir', data])
       const adminSocket = await program.firstLine()
       return { program, dir: data, lent: [data, dirname(adminSocket)] }
     },

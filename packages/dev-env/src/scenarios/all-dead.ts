@@ -4,14 +4,15 @@ import { runTenon } from '../command.ts'
 import { createProbe } from '../probe.ts'
 import { Stage } from '../stage.ts'
 import { until } from '../until.ts'
+import type { Dists } from '../world.ts'
 import { assert } from './shared.ts'
 
 const INSTALL = 'first-customer'
 const ANSWERS_WHILE_DEAD = 50
 
 /** The real example in the local sandbox: server, Postgres and every agent are killed, and the service does not notice. */
-export async function playAllDead(options: { dist: string; root: string }): Promise<void> {
-  const stage = new Stage({ dist: options.dist })
+export async function playAllDead(options: { dists: Dists; root: string }): Promise<void> {
+  const stage = new Stage(options.dists)
   try {
     await stage.begin(undefined)
     const host = await stage.world.startLocalHost('customer')

@@ -49,7 +49,7 @@ export const tamperings: Tampering[] = [
 
 /** Verifies, changes the chain in SQL, verifies again; a cut tail is also seen by the agent that kept the head. */
 export async function playTampering(tampering: Tampering, ground: Ground): Promise<void> {
-  const stage = new Stage({ dist: ground.dist })
+  const stage = new Stage(ground.dists)
   try {
     await stage.begin(ground.template)
     await createInstall(stage, { web: {} })

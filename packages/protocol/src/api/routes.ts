@@ -241,7 +241,10 @@ export const routes = {
     response: z.object({
       chains: z.array(view.signedHead),
       /** With each later key that it took, signed by the one before it and by itself. */
-      agents: z.array(z.object({ agentId: id, publicKey: z.string(), keyChanges: z.array(signedText) })),
+      agents: z.array(
+        // Absent: a server from before keys changed.
+        z.object({ agentId: id, publicKey: z.string(), keyChanges: z.array(signedText).default([]) }),
+      ),
     }),
   }),
   'audit.entries': route({

@@ -10,6 +10,7 @@ import {
   startTestCluster,
   testClusterVariable,
 } from '../postgres/test-database.ts'
+import { until } from '../testing/until.ts'
 import { checksumOf, migrate, planMigrations, readMigrations } from './migrate.ts'
 
 const first = {
@@ -95,6 +96,26 @@ describe('migrate', () => {
     await expect(migrate(pool, [first])).rejects.toMatchObject({ code: 'database_newer' })
   })
 
+  it('lets others at a table that it has to wait for', async () => {
+    await migrate(pool, [first])
+    const reader = await pool.connect()
+    try {
+      await reader.query('begin; select * from thing')
+      const migrated = migrate(pool, [first, second])
+      await until('the migration to wait for the table', async () => {
+        const { rows } = await pool.query(
+          `select from pg_locks where relation = 'thing'::regclass and not granted`,
+        )
+        return rows.length > 0
+      })
+      expect((await pool.query('select * from thing')).rows).toEqual([{ id: 1 }])
+      await reader.query('commit')
+      expect(await migrated).toEqual([second.name])
+    } finally {
+      reader.release()
+    }
+  })
+
   it('frees its lock after a refusal', async () => {
     await migrate(pool, [first, second])
     await expect(migrate(pool, [first])).rejects.toMatchObject({ code: 'database_newer' })
@@ -121,6 +142,11 @@ describe('planMigrations', () => {
     expect(() => planMigrations(applied, [first, second])).toThrow(
       expect.objectContaining({ code: 'migration_out_of_order' }),
     )
+  })
+
+  it('applies one that landed late where later ones are applied already', () => {
+    const applied = [{ name: second.name, checksum: checksumOf(second) }]
+    expect(planMigrations(applied, [{ ...first, landedLate: true }, second])).toMatchObject([first])
   })
 
   it('takes no notice of line ends', () => {

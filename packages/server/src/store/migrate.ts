@@ -1,9 +1,15 @@
 import { createHash } from 'node:crypto'
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { type ClientBase, Pool } from 'pg'
 
-export type Migration = { name: string; sql: string }
+export type Migration = {
+  name: string
+  sql: string
+  /** Databases hold later ones without it: it was written before them and landed after. They do not touch each other. */
+  landedLate?: true
+}
 export type AppliedMigration = { name: string; checksum: string }
 
 export type MigrationErrorCode =
@@ -24,6 +30,11 @@ export class MigrationError extends Error {
 
 /** Any number that all our processes agree on and nobody else in this database uses. */
 const lockKey = 7_365_202_601
+
+/** Who waits for a table holds up everybody who comes after, so that it gives way soon and tries again, this often. */
+const LOCK_WAIT_MS = 1_000
+const LOCK_TRIES = 60
+const LOCK_NOT_HAD = '55P03'
 
 /**
  * Brings the schema forward and returns the names of what was applied. Several processes may call it at once:
@@ -53,7 +64,7 @@ async function migrateOn(client: ClientBase, migrations: Migration[]): Promise<s
       )`)
     const applied = await client.query<AppliedMigration>('select name, checksum from schema_migration')
     const pending = planMigrations(applied.rows, migrations)
-    for (const migration of pending) await apply(client, migration)
+    for (const migration of pending) await applyPatiently(client, migration)
     return pending.map(({ name }) => name)
   } finally {
     await client.query('select pg_advisory_unlock($1)', [lockKey]).catch(() => {})
@@ -80,13 +91,13 @@ export function planMigrations(applied: AppliedMigration[], migrations: Migratio
       )
     }
   }
-  const firstPending = migrations.findIndex(({ name }) => !done.has(name))
-  const pending = firstPending === -1 ? [] : migrations.slice(firstPending)
-  const late = pending.find(({ name }) => done.has(name))
+  const pending = migrations.filter(({ name }) => !done.has(name))
+  const first = pending.find(({ landedLate }) => !landedLate)
+  const late = first && migrations.slice(migrations.indexOf(first)).find(({ name }) => done.has(name))
   if (late !== undefined) {
     throw new MigrationError(
       'migration_out_of_order',
-      `migration ${migrations[firstPending]?.name} comes before ${late.name}, which is already applied; ` +
+      `migration ${first?.name} comes before ${late.name}, which is already applied; ` +
         'give it a name that sorts last',
     )
   }
@@ -106,9 +117,22 @@ export function readMigrations(folder: string): Migration[] {
     .map((file) => ({ name: file.slice(0, -'.sql'.length), sql: readFileSync(join(folder, file), 'utf8') }))
 }
 
+async function applyPatiently(client: ClientBase, migration: Migration): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await apply(client, migration)
+    } catch (error) {
+      const { code } = (error as Error).cause as { code?: string }
+      if (code !== LOCK_NOT_HAD || tries === LOCK_TRIES) throw error
+      await pause(LOCK_WAIT_MS)
+    }
+  }
+}
+
 async function apply(client: ClientBase, migration: Migration): Promise<void> {
   await client.query('begin')
   try {
+    await client.query(`set local lock_timeout = ${LOCK_WAIT_MS}`)
     await client.query(migration.sql)
     await client.query('insert into schema_migration (name, checksum) values ($1, $2)', [
       migration.name,
