@@ -12,6 +12,7 @@ import type { JobApi } from '../../job-api/server.ts'
 import { buildJobSpec } from '../../job-spec.ts'
 import { egressOf } from '../../testing/agent-config.ts'
 import { ContractServer } from '../../testing/contract-server.ts'
+import { NO_CREDENTIAL, refuseCredentialsAfterDeath } from '../../testing/refuse-credentials.ts'
 import { createDockerRuntime } from './docker-runtime.ts'
 import { createEngine } from './engine.ts'
 import { buildTestImage, bundleProgram, missingFor, startEngine } from './engines.testing.ts'
@@ -104,15 +105,7 @@ describe.skipIf(missing !== undefined)(
           })
         const first = start()
         await vi.waitFor(() => expect(server.sessions).toBe(1), patience)
-        // Only after the death: until then the job waits for what its plugin is pulled by.
-        server.onFrame = (frame, socket) => {
-          if (frame.type !== 'credential.request' || server.sessions < 2) return false
-          const { requestId } = frame
-          socket.send(
-            JSON.stringify({ type: 'credential.refused', requestId, message: 'none for this test' }),
-          )
-          return true
-        }
+        refuseCredentialsAfterDeath(server)
         const base = server.manifest()
         const manifest = { ...base, limits: { ...base.limits, memoryBytes: 512e6 } }
         server.assign(manifest)
@@ -123,7 +116,7 @@ describe.skipIf(missing !== undefined)(
         const report = server.all('job.finished')[0]?.report
         expect(report).toMatchObject({
           outcome: 'failed',
-          message: expect.stringContaining('none for this test'),
+          message: expect.stringContaining(NO_CREDENTIAL),
         })
         const engine = createEngine([world.socketPath])
         await vi.waitFor(async () => expect(await engine.list('tenon.agent')).toEqual([]), patience)

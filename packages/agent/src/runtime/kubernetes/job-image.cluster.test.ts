@@ -6,6 +6,7 @@ import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { bundleProgram } from '../docker/engines.testing.ts'
 import { ContractServer } from '../../testing/contract-server.ts'
+import { NO_CREDENTIAL, refuseCredentialsAfterDeath } from '../../testing/refuse-credentials.ts'
 import { leftOf, loadImage, missingCluster, openCluster } from './cluster.testing.ts'
 import type { TestCluster } from './cluster.testing.ts'
 
@@ -48,16 +49,16 @@ describe.skipIf(missing !== undefined)(`the agent program on Kubernetes ${missin
       })
     const first = start()
     await vi.waitFor(() => expect(server.sessions).toBe(1), patience)
+    refuseCredentialsAfterDeath(server)
     const base = server.manifest()
     server.assign({ ...base, limits: { ...base.limits, memoryBytes: 512e6 } })
     await vi.waitFor(() => expect(server.all('job.started')).toHaveLength(1), patience)
     await killed(first, 'SIGKILL')
     const second = start()
     await vi.waitFor(() => expect(server.all('job.finished')).not.toHaveLength(0), patience)
-    // The contract server's plugin is none that comes with the agent: the job program itself says so, over the job API.
     expect(server.all('job.finished')[0]?.report).toMatchObject({
       outcome: 'failed',
-      message: expect.stringContaining('No plugin script'),
+      message: expect.stringContaining(NO_CREDENTIAL),
     })
     await vi.waitFor(async () => expect(await leftOf(cluster, 'tenon-')).toEqual([]), patience)
     await killed(second, 'SIGTERM')
