@@ -13,6 +13,7 @@ export interface RegistryStore {
     layerType: string,
     bytes: AsyncIterable<Uint8Array>,
     maxBytes: number,
+    annotations?: Record<string, string>,
   ): Promise<{ digest: Digest; layer: string; size: number }>
   /** Stores what refers to a manifest, such as its signature. */
   storeReferrer(
@@ -30,13 +31,13 @@ export function createRegistryStore(storage: Storage): RegistryStore {
   const storeText = (repository: string, text: string) =>
     storeBlob(storage, repository, once(Buffer.from(text)), Buffer.byteLength(text))
   return {
-    async storeLayer(repository, artifactType, layerType, content, maxBytes) {
+    async storeLayer(repository, artifactType, layerType, content, maxBytes, annotations) {
       const config = await storeText(repository, '{}')
       const layer = await storeBlob(storage, repository, content, maxBytes)
       const { digest, bytes } = encode({
         artifactType,
         config: { mediaType: EMPTY_TYPE, ...config },
-        layers: [{ mediaType: layerType, ...layer }],
+        layers: [{ mediaType: layerType, ...layer, ...(annotations === undefined ? {} : { annotations }) }],
       })
       await storage.putManifest(repository, { digest, mediaType: MANIFEST_TYPE, bytes })
       return { digest, layer: layer.digest, size: layer.size }

@@ -1,6 +1,6 @@
 import { BUNDLE_ANNOTATIONS, checkBundle, SERVER_CHAIN } from '@tenon/core'
 import { packFolder, type Digest } from '@tenon/oci'
-import { MEDIA_TYPES, pluginDescription, PRODUCT_VERSION } from '@tenon/protocol'
+import { folderTitle, MEDIA_TYPES, pluginDescription, PRODUCT_VERSION } from '@tenon/protocol'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Context } from '../context.ts'
@@ -27,6 +27,7 @@ export async function publishPlugins(context: Context): Promise<void> {
       MEDIA_TYPES.pluginLayer,
       once(bytes),
       MAX_PLUGIN_BYTES,
+      folderTitle(MEDIA_TYPES.plugin),
     )
     const isSigned = await hasSignature(context, repository, digest)
     if (!isSigned) await storeSignature(context, name, repository, digest)
