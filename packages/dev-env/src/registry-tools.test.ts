@@ -64,7 +64,7 @@ async function person(name: string, role: 'viewer' | 'operator' = 'viewer', at =
     home,
     tokenId: token.id,
     tenon: (...args) => of(process.execPath, [join(dist, 'cli.mjs'), ...args], signedIn),
-    tool: of,
+    tool: (program, ...args) => of(program, args),
     files: () => readdirSync(folder).toSorted(),
   }
 }
@@ -135,14 +135,14 @@ function writeApp(image: string): string {
     ...Object.fromEntries(scripts),
   }
   for (const [path, text] of Object.entries(files)) {
-    mkdirSync(dirname(join(dir, 'app', path)), { recursive: true })
-    writeFileSync(join(dir, 'app', path), text, { mode: 0o755 })
+    mkdirSync(dirname(join(dir, 'shop', path)), { recursive: true })
+    writeFileSync(join(dir, 'shop', path), text, { mode: 0o755 })
   }
-  return join(dir, 'app')
+  return join(dir, 'shop')
 }
 
-const byTag = (component: string) => `${host}/apps/app/${component}:v1`
-const byDigest = (component: string) => `${host}/apps/app/${component}@${artifacts.get(component)!.digest}`
+const byTag = (component: string) => `${host}/apps/shop/${component}:v1`
+const byDigest = (component: string) => `${host}/apps/shop/${component}@${artifacts.get(component)!.digest}`
 
 describe.skipIf(isAbsent('oras'))('oras (skipped where scripts/test-tools.mjs did not run)', () => {
   it('writes the file of an artifact, by its version or its digest, and lists versions and signatures', async () => {
@@ -159,7 +159,7 @@ describe.skipIf(isAbsent('oras'))('oras (skipped where scripts/test-tools.mjs di
     ) as { digest: string }
     expect(digest).toBe(artifacts.get('hello')!.digest)
     const tags = (component: string) =>
-      anna.tool('oras', 'repo', 'tags', '--plain-http', `${host}/apps/app/${component}`)
+      anna.tool('oras', 'repo', 'tags', '--plain-http', `${host}/apps/shop/${component}`)
     expect([await tags('hello'), await tags('site')]).toEqual(['v1\n', '1.2.3\nv1\n'])
     const found = await anna.tool('oras', 'discover', '--plain-http', '--format', 'json', byTag('hello'))
     expect(found.match(/"artifactType": "application\/vnd.dev.sigstore.bundle.v0.3\+json"/g)).toHaveLength(2)
@@ -169,7 +169,7 @@ describe.skipIf(isAbsent('oras'))('oras (skipped where scripts/test-tools.mjs di
     const anna = await person('pusher', 'operator')
     await anna.tenon('registry', 'login')
     writeFileSync(join(anna.home, 'work', 'mine'), 'mine')
-    const push = anna.tool('oras', 'push', '--plain-http', `${host}/apps/app/hello:v2`, 'mine')
+    const push = anna.tool('oras', 'push', '--plain-http', `${host}/apps/shop/hello:v2`, 'mine')
     await expect(push).rejects.toThrow(/denied|403/i)
     const read = anna.tool('oras', 'repo', 'tags', '--plain-http', `${host}/tenon/sources`)
     await expect(read).rejects.toThrow(/denied|403/i)
@@ -217,7 +217,7 @@ describe.skipIf(noSkopeo)('skopeo (skipped where it is not installed)', () => {
     const copy = (component: string) =>
       anna.tool(
         'skopeo',
-        ...['--policy', policy, 'copy', '--src-tls-verify=false'],
+        ...['--policy', policy, 'copy', '--preserve-digests', '--src-tls-verify=false'],
         ...[`docker://${byDigest(component)}`, `oci:${component}:v1`],
       )
     for (const component of ['web', 'hello']) await copy(component)
@@ -230,7 +230,7 @@ describe.each(['helm3', 'helm4'])('%s (skipped where scripts/test-tools.mjs did 
   it.skipIf(isAbsent(helm))('pulls and renders a chart that was built', async () => {
     const anna = await person(helm)
     await anna.tenon('registry', 'login', '--tool', 'helm')
-    const chart = [`oci://${host}/apps/app/site`, '--plain-http']
+    const chart = [`oci://${host}/apps/shop/site`, '--plain-http']
     await anna.tool(helm, 'pull', ...chart, '--version', '1.2.3')
     expect(anna.files()).toEqual(['site-1.2.3.tgz'])
     expect(await anna.tool(helm, 'template', 'x', ...chart)).toContain('kind: ConfigMap')
@@ -259,7 +259,7 @@ describe.skipIf(isAbsent('cosign'))('cosign (skipped where scripts/test-tools.mj
       )
       const { payload } = JSON.parse(told) as { payload: string }
       const statement = JSON.parse(Buffer.from(payload, 'base64').toString()) as object
-      expect(statement).toMatchObject({ subject: [{ name: `apps/app/${component}` }] })
+      expect(statement).toMatchObject({ subject: [{ name: `apps/shop/${component}` }] })
     }
   })
 
@@ -285,12 +285,12 @@ describe.skipIf(isAbsent('cosign'))('cosign (skipped where scripts/test-tools.mj
       ({ annotations }) => annotations['dev.sigstore.bundle.predicateType'] === predicate,
     )!
     const manifest = JSON.parse(
-      await anna.tool('oras', 'manifest', 'fetch', ...plain, `${host}/apps/app/hello@${bundle}`),
+      await anna.tool('oras', 'manifest', 'fetch', ...plain, `${host}/apps/shop/hello@${bundle}`),
     ) as { layers: { digest: string }[] }
     const [layer] = manifest.layers
     await anna.tool(
       'oras',
-      ...['blob', 'fetch', ...plain, '--output', 'bundle.json', `${host}/apps/app/hello@${layer!.digest}`],
+      ...['blob', 'fetch', ...plain, '--output', 'bundle.json', `${host}/apps/shop/hello@${layer!.digest}`],
     )
     expect(sha256Digest(readFileSync(join(anna.home, 'work', 'manifest.json')))).toBe(digest)
     const verify = ['verify-blob-attestation', '--bundle', 'bundle.json', '--type', 'slsaprovenance1', ...OFFLINE]
