@@ -1,4 +1,6 @@
+import { BUNDLE_ANNOTATIONS, bundleTitle } from '@tenon/core'
 import { sha256Digest, type Descriptor, type Digest, type Storage } from '@tenon/oci'
+import { MEDIA_TYPES } from '@tenon/protocol'
 import { createHash } from 'node:crypto'
 
 const MANIFEST_TYPE = 'application/vnd.oci.image.manifest.v1+json'
@@ -15,13 +17,11 @@ export interface RegistryStore {
     maxBytes: number,
     annotations?: Record<string, string>,
   ): Promise<{ digest: Digest; layer: string; size: number }>
-  /** Stores what refers to a manifest, such as its signature. */
-  storeReferrer(
+  /** Stores a signed statement about a manifest beside it. */
+  storeBundle(
     repository: string,
     subject: Descriptor,
-    artifactType: string,
-    text: string,
-    annotations: Record<string, string>,
+    bundle: { predicateType: string; text: string },
   ): Promise<void>
 }
 
@@ -42,13 +42,18 @@ export function createRegistryStore(storage: Storage): RegistryStore {
       await storage.putManifest(repository, { digest, mediaType: MANIFEST_TYPE, bytes })
       return { digest, layer: layer.digest, size: layer.size }
     },
-    async storeReferrer(repository, subject, artifactType, text, annotations) {
+    async storeBundle(repository, subject, { predicateType, text }) {
+      const artifactType = MEDIA_TYPES.bundle
       const config = await storeText(repository, '{}')
       const layer = await storeText(repository, text)
+      const annotations = {
+        [BUNDLE_ANNOTATIONS.content]: 'dsse-envelope',
+        [BUNDLE_ANNOTATIONS.predicateType]: predicateType,
+      }
       const { digest, bytes } = encode({
         artifactType,
         config: { mediaType: EMPTY_TYPE, ...config },
-        layers: [{ mediaType: artifactType, ...layer }],
+        layers: [{ mediaType: artifactType, ...layer, annotations: bundleTitle(predicateType) }],
         subject,
         annotations,
       })

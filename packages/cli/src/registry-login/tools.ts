@@ -63,6 +63,6 @@ export function exampleOf(tool: Tool, url: string): string {
     case 'helm':
       return `helm pull${plain('--plain-http')} oci://${artifact} --version CHART_VERSION`
     case 'cosign':
-      return `cosign verify --key tenon.pub --private-infrastructure${plain('--allow-http-registry')} ${artifact}:v1`
+      return `cosign verify --key tenon.pub --insecure-ignore-tlog=true${plain('--allow-http-registry')} ${artifact}:v1`
   }
 }

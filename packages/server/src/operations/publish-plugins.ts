@@ -1,4 +1,4 @@
-import { BUNDLE_ANNOTATIONS, checkBundle, SERVER_CHAIN } from '@tenon/core'
+import { checkBundle, SERVER_CHAIN } from '@tenon/core'
 import { packFolder, type Digest } from '@tenon/oci'
 import { folderTitle, MEDIA_TYPES, pluginDescription, PRODUCT_VERSION } from '@tenon/protocol'
 import { readdir, readFile } from 'node:fs/promises'
@@ -108,11 +108,7 @@ async function storeSignature(
     },
   )
   const subject = { mediaType: found.mediaType, digest, size: found.bytes.byteLength }
-  for (const { predicateType, text } of bundles)
-    await context.registry.storeReferrer(repository, subject, MEDIA_TYPES.bundle, text, {
-      [BUNDLE_ANNOTATIONS.content]: 'dsse-envelope',
-      [BUNDLE_ANNOTATIONS.predicateType]: predicateType,
-    })
+  for (const bundle of bundles) await context.registry.storeBundle(repository, subject, bundle)
 }
 
 async function* once(bytes: Uint8Array) {
