@@ -10,7 +10,9 @@ import { until } from './until.ts'
 /** Other people's programs against the vendor registry of a real server, signed in by `tenon registry login`. */
 
 const isAbsent = (tool: string) => !existsSync(join(TOOLS, tool))
-const noSkopeo = spawnSync('skopeo', ['--version'], { timeout: 60_000 }).status !== 0
+const isInstalled = (tool: string) => spawnSync(tool, ['--version'], { timeout: 60_000 }).status === 0
+const noSkopeo = !isInstalled('skopeo')
+const noPodman = process.getuid?.() !== 0 || !isInstalled('podman')
 
 let ground: ToolGround
 let host: string
@@ -89,6 +91,21 @@ describe.skipIf(noSkopeo)('skopeo (skipped where it is not installed)', () => {
       const digest = digestOf(component).replace('sha256:', '')
       expect(existsSync(join(anna.work, component, 'blobs', 'sha256', digest))).toBe(true)
     }
+  })
+})
+
+describe.skipIf(noPodman)('podman (skipped where it is not installed, or without root)', () => {
+  it('pulls an image that was built', async () => {
+    const anna = await signedIn('podman', 'podman')
+    const [policy, storage] = [join(anna.home, 'policy.json'), join(anna.home, 'storage.conf')]
+    writeFileSync(policy, '{"default":[{"type":"insecureAcceptAnything"}]}')
+    const roots = `graphroot = "${anna.home}/root"\nrunroot = "${anna.home}/run-root"`
+    writeFileSync(storage, `[storage]\ndriver = "vfs"\n${roots}\n`)
+    const podman = (...args: string[]) =>
+      anna.tool('env', `CONTAINERS_STORAGE_CONF=${storage}`, 'podman', ...args)
+    const how = ['--quiet', '--tls-verify=false', '--signature-policy', policy]
+    const id = (await podman('pull', ...how, byTag('web'))).trim()
+    expect(await podman('image', 'inspect', '--format', '{{.Digest}}', id)).toBe(`${digestOf('web')}\n`)
   })
 })
 

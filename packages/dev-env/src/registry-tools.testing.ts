@@ -145,7 +145,8 @@ async function serveImage(world: World, closing: (() => unknown)[]): Promise<str
     authorize: async () => ({ ok: true }),
   })
   closing.push(() => upstream.close())
-  const layer = Buffer.alloc(1024, 'image')
+  // Two empty blocks are an archive without files.
+  const layer = Buffer.alloc(1024)
   const rootfs = { type: 'layers', diff_ids: [sha256Digest(layer)] }
   const config = Buffer.from(JSON.stringify({ architecture: 'amd64', os: 'linux', config: {}, rootfs }))
   const mediaType = 'application/vnd.oci.image.config.v1+json'
