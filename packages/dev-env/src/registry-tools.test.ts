@@ -134,9 +134,17 @@ describe.skipIf(isAbsent('cosign') || isAbsent('oras'))(
     it('verifies the signature and the provenance of every artifact with the exported key', async () => {
       const anna = await verifier('cosign')
       for (const component of ['hello', 'site', 'web']) {
-        expect(await anna.tool('cosign', 'verify', ...remote(), byTag(component))).toContain(digestOf(component))
+        expect(await anna.tool('cosign', 'verify', ...remote(), byTag(component))).toContain(
+          digestOf(component),
+        )
         const type = ['--type', 'slsaprovenance1']
-        const told = await anna.tool('cosign', 'verify-attestation', ...type, ...remote(), byDigest(component))
+        const told = await anna.tool(
+          'cosign',
+          'verify-attestation',
+          ...type,
+          ...remote(),
+          byDigest(component),
+        )
         const { payload } = JSON.parse(told) as { payload: string }
         const statement = JSON.parse(Buffer.from(payload, 'base64').toString()) as object
         expect(statement).toMatchObject({ subject: [{ name: `apps/shop/${component}` }] })
@@ -164,7 +172,14 @@ describe.skipIf(isAbsent('cosign') || isAbsent('oras'))(
           annotations['dev.sigstore.bundle.predicateType'] === 'https://slsa.dev/provenance/v1',
       )
       await fetch('pull', `${repositoryOf('hello')}@${provenance!.digest}`)
-      const verify = ['verify-blob-attestation', '--bundle', 'provenance.sigstore.json', '--type', 'slsaprovenance1', ...withKey()]
+      const verify = [
+        'verify-blob-attestation',
+        '--bundle',
+        'provenance.sigstore.json',
+        '--type',
+        'slsaprovenance1',
+        ...withKey(),
+      ]
       await anna.tool('cosign', ...verify, 'manifest.json')
       writeFileSync(join(anna.work, 'manifest.json'), '{}')
       await expect(anna.tool('cosign', ...verify, 'manifest.json')).rejects.toThrow(/digest|subject/i)

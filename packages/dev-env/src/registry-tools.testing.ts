@@ -129,7 +129,7 @@ async function newDatabase(closing: (() => unknown)[]): Promise<string> {
   const administer = async (statement: string) => {
     const client = new pg.Client({ connectionString: clusterUrl })
     await client.connect()
-    await client.query(statement).finally(() => client.end())
+    await client.query(statement).finally(async () => client.end())
   }
   await administer(`create database ${name}`)
   closing.push(() => administer(`drop database if exists ${name} with (force)`))
@@ -167,7 +167,8 @@ function writeApp(folder: string, image: string): string {
     'metadata.toml': 'version = "v2"\ndisplay_name = "Shop"\ndescription = "d"\n',
     'components/hello.toml': 'name = "hello"\ntype = "script"\nsource = "../src/hello"\n',
     'components/web.toml': `name = "web"\ntype = "container_image"\n[public]\nimage_url = "${image}"\ntag = "1.0"\n`,
-    'components/site.toml': 'name = "site"\ntype = "helm_chart"\nchart_name = "site"\nsource = "../src/site"\n',
+    'components/site.toml':
+      'name = "site"\ntype = "helm_chart"\nchart_name = "site"\nsource = "../src/site"\n',
     'src/site/Chart.yaml': 'apiVersion: v2\nname: site\nversion: 1.2.3\n',
     'src/site/templates/map.yaml': 'kind: ConfigMap\napiVersion: v1\nmetadata: { name: site }\n',
     ...Object.fromEntries(scripts),

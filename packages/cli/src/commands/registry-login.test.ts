@@ -71,7 +71,9 @@ describe('tenon registry login', () => {
     expect(await read(docker())).toEqual({ ...kept, auths: { ...kept.auths, [host]: { auth } } })
     expect(Object.keys(await read(docker()))).toEqual(Object.keys(kept))
     expect(await realpath(docker())).toBe(await realpath(real))
-    expect([(await stat(real)).mode & 0o777, (await stat(dirname(real))).mode & 0o777]).toEqual([0o600, 0o755])
+    expect([(await stat(real)).mode & 0o777, (await stat(dirname(real))).mode & 0o777]).toEqual([
+      0o600, 0o755,
+    ])
     expect(api.callsOf('registry.login')[0]?.given.body).toEqual({ expiresInSeconds: 300 })
     await expect(stat(helm())).rejects.toThrow('ENOENT')
   })
@@ -86,7 +88,11 @@ describe('tenon registry login', () => {
   ])('finds the file of %s as it does, with %j', async (tool, env, path) => {
     const ran = await run(['login', '--tool', tool, '--json'], env)
     const file = join(await realpath(home.home), path)
-    expect(JSON.parse(ran.stdout)).toMatchObject({ registry: host, username: USERNAME, files: [{ tools: [tool] }] })
+    expect(JSON.parse(ran.stdout)).toMatchObject({
+      registry: host,
+      username: USERNAME,
+      files: [{ tools: [tool] }],
+    })
     expect(await read(file)).toEqual({ auths: { [host]: { auth } } })
     expect(ran.stdout).not.toContain(PASSWORD)
   })
@@ -94,7 +100,10 @@ describe('tenon registry login', () => {
   it('asks for no credential when a file cannot hold it, and says what to do', async () => {
     await place(docker(), { credsStore: 'desktop' })
     const stored = await run(['login'])
-    expect([stored.code, stored.stderr]).toEqual([5, expect.stringMatching(/docker-credential-desktop[^]*DOCKER_CONFIG=/)])
+    expect([stored.code, stored.stderr]).toEqual([
+      5,
+      expect.stringMatching(/docker-credential-desktop[^]*DOCKER_CONFIG=/),
+    ])
     await place(docker(), '{ not json')
     const broken = await run(['login'])
     expect([broken.code, broken.stderr]).toEqual([2, expect.stringContaining(`mv ${docker()}`)])
@@ -107,7 +116,10 @@ describe('tenon registry login', () => {
 
   it('gives back a credential that it cannot write down', async () => {
     const ran = await run(['login'], { HELM_REGISTRY_CONFIG: LONGEST })
-    expect([ran.code, ran.stderr]).toEqual([1, expect.stringContaining(`cannot write ${join(home.home, LONGEST)}`)])
+    expect([ran.code, ran.stderr]).toEqual([
+      1,
+      expect.stringContaining(`cannot write ${join(home.home, LONGEST)}`),
+    ])
     expect(api.callsOf('registry.logout').map(({ given }) => given.params)).toEqual([{ id: USERNAME }])
   })
 
@@ -159,7 +171,10 @@ describe('tenon registry logout', () => {
       throw new Refusal('unauthorized', 'this API token was revoked')
     }
     const ran = await run(['logout'])
-    expect([ran.code, ran.stderr]).toEqual([0, expect.stringMatching(/was revoked[^]*expires within the hour/)])
+    expect([ran.code, ran.stderr]).toEqual([
+      0,
+      expect.stringMatching(/was revoked[^]*expires within the hour/),
+    ])
     expect(await read(docker())).toEqual({ auths: {} })
   })
 })

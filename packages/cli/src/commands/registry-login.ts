@@ -23,7 +23,9 @@ const forTools = (what: string) =>
 export function addRegistryLogin(registry: Command, cli: Cli): void {
   registry
     .command('login')
-    .description('let docker, podman, skopeo, oras, cosign and helm pull from the vendor registry for a while')
+    .description(
+      'let docker, podman, skopeo, oras, cosign and helm pull from the vendor registry for a while',
+    )
     .addOption(forTools('only for these tools'))
     .option('--minutes <n>', 'how long it holds', wholeNumber(1, 60), 60)
     .option('--print', 'write no file: print the password, alone on stdout')

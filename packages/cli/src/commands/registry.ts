@@ -14,7 +14,10 @@ export function addRegistry(program: Command, cli: Cli): void {
   const registry = program
     .command('registry')
     .description('the vendor registry: access for other tools, what it holds, what nothing needs any more')
-    .addHelpText('after', examples('tenon registry login', 'tenon registry usage', 'tenon registry gc --dry-run'))
+    .addHelpText(
+      'after',
+      examples('tenon registry login', 'tenon registry usage', 'tenon registry gc --dry-run'),
+    )
   addRegistryLogin(registry as unknown as Command, cli)
   registry
     .command('usage')

@@ -52,7 +52,13 @@ export async function build(context: OperationContext): Promise<OperationResult>
     repository,
     artifactType: MEDIA_TYPES.helmConfig,
     config: { mediaType: MEDIA_TYPES.helmConfig, bytes: Buffer.from(JSON.stringify(chart.metadata)) },
-    layers: [{ mediaType: MEDIA_TYPES.helmChart, annotations: { [TITLE]: `${chart.name}-${chart.version}.tgz` }, file }],
+    layers: [
+      {
+        mediaType: MEDIA_TYPES.helmChart,
+        annotations: { [TITLE]: `${chart.name}-${chart.version}.tgz` },
+        file,
+      },
+    ],
     annotations: {
       [TITLE]: chart.name,
       'org.opencontainers.image.version': chart.version,

@@ -18,7 +18,13 @@ const stored = async (content: string) => {
   async function* bytes() {
     yield Buffer.from(content)
   }
-  const made = await a.context.registry.storeLayer(REPOSITORY, 'application/x', 'application/y', bytes(), 1000)
+  const made = await a.context.registry.storeLayer(
+    REPOSITORY,
+    'application/x',
+    'application/y',
+    bytes(),
+    1000,
+  )
   return made.digest
 }
 const query = (text: string, ...values: unknown[]) => a.context.pool.query(text, values)
@@ -38,8 +44,13 @@ afterEach(async () => {
 })
 
 /** Somebody with a token of their own, signed in to the registry of the other process. */
-async function signedIn(role: 'viewer' | 'operator' | 'owner' = 'viewer', expiresInSeconds: number | null = null) {
-  const { secret, token } = await a.client.call('tokens.create', { body: { name: role, role, expiresInSeconds } })
+async function signedIn(
+  role: 'viewer' | 'operator' | 'owner' = 'viewer',
+  expiresInSeconds: number | null = null,
+) {
+  const { secret, token } = await a.client.call('tokens.create', {
+    body: { name: role, role, expiresInSeconds },
+  })
   const client = createClient({ url: a.url, token: secret })
   const login = await client.call('registry.login', { body: {} })
   const { bearer } = await redeem(b.url, login)
@@ -91,7 +102,10 @@ describe('a registry login', () => {
     await given.client.call('registry.logout', { params: { id: given.login.username } })
     for (const { registry, login } of all) {
       expect((await redeem(b.url, login)).status).toBe(401)
-      await until('the bearer to end', async () => (await registry.get('tenon/plugins/script/tags/list')) === 401)
+      await until(
+        'the bearer to end',
+        async () => (await registry.get('tenon/plugins/script/tags/list')) === 401,
+      )
     }
   })
 
@@ -145,7 +159,9 @@ describe('the tags of the vendor registry', () => {
     const { registry } = await signedIn()
     const digestOf = async (tag: string) => {
       const { status, body } = await registry.call('GET', `${REPOSITORY}/manifests/${tag}`)
-      return status === 200 ? (JSON.parse(body.toString()) as { layers: { digest: string }[] }).layers[0] : status
+      return status === 200
+        ? (JSON.parse(body.toString()) as { layers: { digest: string }[] }).layers[0]
+        : status
     }
     const found = await a.context.registry.storage.getManifest(REPOSITORY, artifact as `sha256:${string}`)
     for (const tag of ['v1', 'v9', 'mine']) {

@@ -32,7 +32,9 @@ export async function createRegistryLogin(
   const password = `${PREFIX}${randomSecret()}`
   const id = context.newId('registryLogin')
   return transact(context, async (tx) => {
-    const token = await selectTokens(tx.db).where('api_token.id', '=', caller.tokenId).executeTakeFirstOrThrow()
+    const token = await selectTokens(tx.db)
+      .where('api_token.id', '=', caller.tokenId)
+      .executeTakeFirstOrThrow()
     const wanted = isoNow(context, expiresInSeconds)
     const expiresAt = token.expires_at !== null && token.expires_at < wanted ? token.expires_at : wanted
     await tx.db
