@@ -1,8 +1,8 @@
 // One real Kubernetes for all tests of a run, where this machine can have one. As a program: `node scripts/kubernetes-cluster.mjs
-// COMMAND…` runs a command with it. Words: TENON_KUBERNETES_TOOLS names the folder with `build`, `up`, `load` and `down`.
+// COMMAND…` runs a command with it, `--build` only makes its programs. Words: TENON_KUBERNETES_TOOLS names the folder with `build`, `up`, `load` and `down`.
 import { execFile, spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, readdirSync } from 'node:fs'
-import { homedir, tmpdir } from 'node:os'
+import { existsSync, mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
@@ -21,7 +21,10 @@ export async function startCluster() {
   if (absent !== undefined) return { env: { TENON_KUBERNETES_ABSENT: absent }, stop: async () => undefined }
   const dir = mkdtempSync(join(tmpdir(), 'tenon-kubernetes-'))
   try {
-    const { stdout } = await run(join(tools, 'up'), [dir])
+    // It builds what is not built yet, which takes minutes: its progress is shown.
+    const starting = run(join(tools, 'up'), [dir])
+    starting.child.stderr.pipe(process.stderr)
+    const { stdout } = await starting
     const told = Object.fromEntries(
       stdout
         .trim()
@@ -58,14 +61,28 @@ export function findTools() {
 
 function whyNot(tools) {
   if (tools === undefined) return 'no KUBECONFIG, and no tools that make a cluster'
-  if (process.getuid?.() !== 0) return 'only root can start a cluster'
-  const cache = process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache')
-  const bin = process.env.TENON_KUBERNETES_BIN ?? join(cache, 'tenon-kubernetes/1.20.2/bin')
-  const isBuilt = existsSync(bin) && readdirSync(bin).includes('kubelet')
-  return isBuilt ? undefined : `its programs are not built yet: ${join(tools, 'build')} does that`
+  return process.getuid?.() === 0 ? undefined : 'only root can start a cluster'
+}
+
+/** Builds what a cluster of our own needs, which takes minutes the first time and nothing later. */
+async function build() {
+  const tools = findTools()
+  const absent = process.env.KUBECONFIG ? undefined : whyNot(tools)
+  if (absent !== undefined) console.error(`no Kubernetes here: ${absent}`)
+  if (absent !== undefined || process.env.KUBECONFIG) return absent === undefined ? 0 : 1
+  const building = run(join(tools, 'build'))
+  building.child.stderr.pipe(process.stderr)
+  return building.then(
+    () => 0,
+    ({ message }) => {
+      console.error(`no Kubernetes here: ${message.trim().split('\n').at(-1)}`)
+      return 1
+    },
+  )
 }
 
 if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
+  if (process.argv[2] === '--build') process.exit(await build())
   const cluster = await startCluster()
   const [program, ...args] = process.argv.slice(2)
   const child = spawn(program ?? 'true', args, { stdio: 'inherit', env: { ...process.env, ...cluster.env } })

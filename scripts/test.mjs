@@ -2,9 +2,10 @@
 // `--stage NAME` runs the files named `*.NAME.test.ts`; without it those of no stage, the everyday suite.
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { homedir } from 'node:os'
-import { join } from 'node:path'
+import { delimiter, join } from 'node:path'
 import { ensureInstalled } from './ensure-installed.mjs'
+import { report, runTests } from './run-tests.mjs'
+import { toolsFolder } from './test-tools.mjs'
 
 ensureInstalled()
 const STAGES = {
@@ -27,13 +28,12 @@ const { stage, args } = asked(process.argv.slice(2))
 const none = { env: { TENON_KUBERNETES_ABSENT: 'see `npm run test:cluster`' }, stop: async () => undefined }
 const { startCluster } = await import('./kubernetes-cluster.mjs')
 const cluster = stage === 'cluster' ? await startCluster() : none
-const env = { ...process.env, ...cluster.env, TENON_TEST_STAGE: stage }
+const PATH = [process.env.PATH, toolsFolder].join(delimiter)
+const env = { ...process.env, ...cluster.env, PATH, TENON_TEST_STAGE: stage }
 // The cluster has processes of its own: a stopped run takes it down too.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => undefined)
-process.exitCode = await run(join(root, 'node_modules', '.bin', 'vitest'), ['run', ...args], {
-  stdio: 'inherit',
-  env,
-})
+const results = await runTests({ root, args, env, retry: process.env.CI === 'true' })
+process.exitCode = results.code
 await cluster.stop()
 const absent = await absentParts()
 if (stage === 'cluster' && env.TENON_KUBERNETES_ABSENT)
@@ -42,6 +42,7 @@ for (const needs of stage === 'everyday' ? Object.values(STAGES) : [])
   console.log(`Not among these: what needs ${needs}.`)
 if (absent.length === 0) console.log('No real part is absent: nothing was skipped for one.')
 for (const [name, why] of absent) console.log(`skipped here: what needs ${name} (${why})`)
+report(results)
 
 function asked(args) {
   if (args[0] !== '--stage') return { stage: 'everyday', args }
@@ -53,7 +54,6 @@ function asked(args) {
 
 /** The real parts that some tests need, each with a command that ends with 0 where the part is usable. */
 async function absentParts() {
-  const tools = process.env.TENON_TEST_TOOLS ?? join(homedir(), '.cache/tenon-tools/bin')
   const parts = [
     ['bwrap', [['bwrap', '--ro-bind', '/', '/', '--unshare-pid', 'true']]],
     ['dockerd', [['dockerd', '--version']]],
@@ -62,9 +62,11 @@ async function absentParts() {
     ['terraform', [['terraform', 'version']]],
     ['docker-registry', [['docker-registry', '--version']]],
     ['cosign', [['cosign', 'version']]],
+    ['oras', [['oras', 'version']]],
+    ['OpenTofu', [['tofu', 'version']]],
     ['buildah', [['buildah', '--version']]],
     ['moto_server', [['moto_server', '--help']]],
-    ['helm3, helm4 and kubectl', [[join(tools, 'kubectl'), 'version', '--client']]],
+    ['helm3, helm4 and kubectl', [['kubectl', 'version', '--client']]],
   ]
   const found = await Promise.all(parts.map(async ([name, commands]) => [name, await whyAbsent(commands)]))
   return found.filter(([, why]) => why !== undefined)
@@ -80,7 +82,7 @@ async function whyAbsent(commands) {
 
 function run(program, args, options) {
   return new Promise((done) => {
-    const child = spawn(program, args, { cwd: root, ...options })
+    const child = spawn(program, args, { cwd: root, env, ...options })
     child.on('error', () => done(127))
     child.on('close', (code) => done(code ?? 1))
   })

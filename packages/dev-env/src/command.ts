@@ -12,7 +12,7 @@ export async function runTenon(stage: Stage, args: string[]): Promise<{ code: nu
       HOME: stage.dir,
       NO_COLOR: '1',
       // What is typed at the agent's side works while the server is away.
-      ...(args[0] === 'agent' ? {} : { TENON_URL: stage.server.url }),
+      ...(args[0] === 'agent' && args.includes('--dir') ? {} : { TENON_URL: stage.server.url }),
       TENON_TOKEN_FILE: join(stage.dir, 'server', 'owner.token'),
     },
     stdio: ['ignore', 'pipe', 'pipe'],

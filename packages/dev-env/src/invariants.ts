@@ -12,7 +12,7 @@ import type { Job, Stage } from './stage.ts'
 import { jobsLeft, startsOf } from './starts.ts'
 import { until } from './until.ts'
 
-const ENDED = ['succeeded', 'failed', 'canceled']
+const ENDED = ['succeeded', 'failed', 'canceled', 'lapsed']
 
 /** What holds after every scenario, whatever happened in it. */
 export async function checkInvariants(stage: Stage, { staysLost }: { staysLost: string[] }): Promise<void> {

@@ -123,9 +123,10 @@ describe('a local-host asked to stop', () => {
     const idle: UnitSpecInput = { command: ['sleep', '300'], health: 'none' }
     await admin.putInstall('acme', { registry: idle }, { waitSeconds: 10 })
     const stranger = spawn('sleep', ['300'])
+    const { pid } = await ask(port)
     await end(first, 'SIGTERM')
     expect(first.exitCode).toBe(0)
-    expect(await isPortFree(port)).toBe(true)
+    expect(isRunning(pid)).toBe(false)
     expect(isRunning(stranger.pid ?? 0)).toBe(true)
     stranger.kill()
     await startProgram()

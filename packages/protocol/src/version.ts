@@ -35,6 +35,18 @@ export function agreeOnWire(mine: WireRange, theirs: WireRange): number | undefi
   return newest >= Math.max(mine.min, theirs.min) ? newest : undefined
 }
 
+/** Pure: whether programs of these versions are promised to work together. */
+export function areTogether(mine: string, theirs: string): boolean {
+  const [one, other] = [mine, theirs].map(minorOf)
+  if (one === undefined || other === undefined) return false
+  return agreeOnWire(rangeOf(one), rangeOf(other)) !== undefined
+}
+
+function minorOf(version: string): number | undefined {
+  const minor = /^0\.(\d+)\./.exec(version)?.[1]
+  return minor === undefined ? undefined : Number(minor)
+}
+
 /** For people: which side is too old, and how new it must be. */
 export function describeDisagreement(mine: WireRange, theirs: WireRange, me: string, them: string): string {
   const [older, needed] = theirs.max < mine.min ? [them, mine.min] : [me, theirs.min]

@@ -56,6 +56,9 @@ describe('an app of 500 files', () => {
         platform: 'node',
         format: 'esm',
         logLevel: 'error',
+        banner: {
+          js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);",
+        },
       })
       const { stdout } = await promisify(execFile)(process.execPath, [program, folder, ...names])
       const { bare, loading, components } = JSON.parse(stdout) as Record<string, number>

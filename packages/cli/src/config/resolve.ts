@@ -70,7 +70,8 @@ async function fromEnvironment(io: Where): Promise<Connection | undefined> {
     return { url, token, from: 'the environment', knownFile: stateFile(io) }
   if (url === undefined) {
     const base = await withoutUrl(io)
-    if (!base) throw usageError('TENON_TOKEN is set but no server is known', 'set TENON_URL as well')
+    const name = io.env['TENON_TOKEN'] ? 'TENON_TOKEN' : 'TENON_TOKEN_FILE'
+    if (!base) throw usageError(`${name} is set but no server is known`, 'set TENON_URL as well')
     return { ...base, token: token!, from: `${base.from}, with the token of the environment` }
   }
   const stored = Object.entries((await readConfig(io)).contexts).find(([, context]) => context.url === url)

@@ -1,5 +1,12 @@
 import { can } from '@tenon/core'
-import { ApiError, PRODUCT_VERSION, type CallOutput, type Client } from '@tenon/protocol'
+import {
+  ApiError,
+  areTogether,
+  PRODUCT_VERSION,
+  VERSIONS_TOGETHER,
+  type CallOutput,
+  type Client,
+} from '@tenon/protocol'
 import { clientFor, type Cli } from '../cli.ts'
 import { isLoopback } from '../config/contexts.ts'
 import { describeFailure } from '../errors.ts'
@@ -67,12 +74,13 @@ function unreachable(url: string, error: unknown): Check {
 }
 
 function checkVersion(url: string, info: Info): Check {
-  if (info.version === PRODUCT_VERSION) return ok('server', `${info.serverId}, version ${info.version}`)
-  return warn(
-    'server',
-    `version ${info.version}, and this CLI is ${PRODUCT_VERSION}`,
-    `bring both to the same version (${url})`,
-  )
+  const isSame = info.version === PRODUCT_VERSION
+  const words = isSame
+    ? `version ${info.version}`
+    : `version ${info.version}, and this CLI is ${PRODUCT_VERSION}`
+  if (areTogether(PRODUCT_VERSION, info.version)) return ok('server', `${info.serverId}, ${words}`)
+  const remedy = `bring both within ${VERSIONS_TOGETHER} minor versions of each other (${url})`
+  return warn('server', words, remedy)
 }
 
 function checkClock(seen: { sent: number; got: number; date: string | null } | undefined): Check[] {

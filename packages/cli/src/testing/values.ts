@@ -1,5 +1,5 @@
 import { makeId, type IdKind } from '@tenon/core'
-import type { CallOutput, JobView, RunView } from '@tenon/protocol'
+import { PRODUCT_VERSION, type CallOutput, type JobView, type RunView } from '@tenon/protocol'
 
 /** Small whole values of the API, to be changed by a test where it matters. */
 export const AT = '2026-11-15T12:00:00.000Z'
@@ -110,7 +110,13 @@ export function install(changes: Partial<CallOutput<'installs.get'>> = {}): Call
     inputs: {},
     toggles: {},
     overrides: {},
-    agent: { id: testId('agent'), connected: true, lastSeenAt: AT, version: '0.1.0', pausedSince: null },
+    agent: {
+      id: testId('agent'),
+      connected: true,
+      lastSeenAt: AT,
+      version: PRODUCT_VERSION,
+      pausedSince: null,
+    },
     components: [
       {
         name: 'web',
@@ -136,7 +142,7 @@ export function agent(changes: Partial<CallOutput<'agents.revoke'>> = {}): CallO
     status: 'enrolled',
     connected: true,
     lastSeenAt: AT,
-    version: '0.1.0',
+    version: PRODUCT_VERSION,
     hostname: 'builder',
     runtime: null,
     slots: 4,
@@ -177,7 +183,7 @@ export function token(changes: Partial<CallOutput<'tokens.revoke'>> = {}): CallO
 export function serverInfo(changes: Partial<CallOutput<'server.info'>> = {}): CallOutput<'server.info'> {
   return {
     serverId: 'srv-test',
-    version: '0.1.0',
+    version: PRODUCT_VERSION,
     fingerprint: 'f'.repeat(64),
     keys: [],
     you: { tokenId: testId('token'), name: 'anna', role: 'owner', principal: null },

@@ -48,7 +48,7 @@ describe('the local sandbox', () => {
       operation: 'sandbox' as const,
       plugin,
       component: null,
-      config: { installId: INSTALL_ID, installName: 'Acme', host: { dir: host.dir }, ...config },
+      config: { installId: INSTALL_ID, installName: 'acme', host: { dir: host.dir }, ...config },
     }
     const api = await world.jobApi([operation], {
       context: {
@@ -120,13 +120,8 @@ describe('the local sandbox', () => {
   }, 60_000)
 
   it('refuses a configuration that is not one, and a machine that cannot hold an install', async () => {
-    for (const config of [
-      { action: 'explode' },
-      { action: 'create', installId: '../x' },
-      { action: 'create', host: { dir: 'x' } },
-    ]) {
-      expect((await run(config)).record.result?.data).toEqual({ code: 'config_invalid' })
-    }
+    const relative = await run({ action: 'create', host: { dir: 'x' } })
+    expect(relative.record.result?.data).toEqual({ code: 'config_invalid' })
     const closed = await world.folder({
       'admin.path': host.adminSocket,
       keys: 'a file where the folder should be',

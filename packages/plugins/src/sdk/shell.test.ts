@@ -68,7 +68,7 @@ describe('the shell wrapper', () => {
       outputs: { url: { sensitive: false, value: 'http://x' } },
     })
     expect(JSON.parse(await file(folder, 'inputs'))).toEqual({ size: 'l' })
-    expect(JSON.parse(await file(folder, 'manifest'))).toMatchObject({ version: 1 })
+    expect(JSON.parse(await file(folder, 'manifest'))).toMatchObject({ version: 2 })
     expect(await file(folder, 'secret')).toBe('hunter2')
     expect(await file(folder, 'mode')).toBe('600\n')
     expect(await file(folder, 'names')).toBe('password\n')
@@ -145,7 +145,6 @@ describe('the shell wrapper', () => {
     ['is no UTF-8', `printf '{"a\\377": 1}' > "$TENON_OUT/outputs.json"`],
     ['is a list', 'echo "[]" > "$TENON_OUT/outputs.json"'],
     ['lacks sensitive', `echo '{"a": {"value": 1}}' > "$TENON_OUT/outputs.json"`],
-    ['says too much', `echo '{"a": {"sensitive": false, "value": 1, "x": 1}}' > "$TENON_OUT/outputs.json"`],
     [
       'is nested without end',
       `{ printf '{"a":{"sensitive":false,"value":'; head -c 400000 /dev/zero | tr "\\0" "["; } > "$TENON_OUT/outputs.json"`,

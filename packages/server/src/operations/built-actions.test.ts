@@ -5,7 +5,7 @@ import { action, plannedWorld, runsOf } from '../testing/planned-world.ts'
 import { connectAgent, enrolTestAgent } from '../testing/test-agent.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { until } from '../testing/until.ts'
-import { component, ended, installAgent, nothingDue, workAll } from '../testing/world.ts'
+import { component, ended, nothingDue, workAll } from '../testing/world.ts'
 
 const SOURCE = { kind: 'git', repo: 'acme/ops', ref: 'main', directory: 'scripts' } as const
 const digestOf = (letter: string) => `sha256:${letter.repeat(64)}`
@@ -92,7 +92,7 @@ describe('actions with steps in repositories', () => {
     await w.close()
     const { id } = await runAction(w.name)
     await build(w.name, digestOf('d'))
-    const agent = await installAgent(server, w.name)
+    const agent = await connectAgent(server.url, w.agent.identity)
     const seen: JobManifest[] = []
     const working = workAll(agent, (manifest) => (seen.push(manifest), {}))
     expect((await ended(server.client, id)).status).toBe('succeeded')

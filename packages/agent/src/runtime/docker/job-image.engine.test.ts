@@ -104,6 +104,13 @@ describe.skipIf(missing !== undefined)(
           })
         const first = start()
         await vi.waitFor(() => expect(server.sessions).toBe(1), patience)
+        // Only after the death: until then the job waits for what its plugin is pulled by.
+        server.onFrame = (frame, socket) => {
+          if (frame.type !== 'credential.request' || server.sessions < 2) return false
+          const { requestId } = frame
+          socket.send(JSON.stringify({ type: 'credential.refused', requestId, message: 'none for this test' }))
+          return true
+        }
         const base = server.manifest()
         const manifest = { ...base, limits: { ...base.limits, memoryBytes: 512e6 } }
         server.assign(manifest)
@@ -112,10 +119,9 @@ describe.skipIf(missing !== undefined)(
         const second = start()
         await vi.waitFor(() => expect(server.all('job.finished')).not.toHaveLength(0), patience)
         const report = server.all('job.finished')[0]?.report
-        // The contract server's plugin is none that comes with the agent: the job program itself says so.
         expect(report).toMatchObject({
           outcome: 'failed',
-          message: expect.stringContaining('No plugin script'),
+          message: expect.stringContaining('none for this test'),
         })
         const engine = createEngine([world.socketPath])
         await vi.waitFor(async () => expect(await engine.list('tenon.agent')).toEqual([]), patience)

@@ -1,0 +1,60 @@
+// Pure: what CI runs, in which order, how long each may take, and what is left out when time runs short.
+
+/** The machine ends CI after 90 minutes without a word; what ends before that can still say why. */
+export const MINUTES_IN_ALL = 84
+
+/**
+ * `limit`: minutes after which the stage hangs. `usual`: minutes it takes on two cores, to know whether it still fits.
+ * `optional`: what it brings can be missing; the tests that need it are skipped by name then.
+ */
+export const STAGES = [
+  { name: 'check', command: ['npm', 'run', 'check'], limit: 6, usual: 1 },
+  { name: 'test tools', command: ['node', 'scripts/test-tools.mjs'], limit: 30, usual: 1, optional: true },
+  {
+    name: 'Kubernetes',
+    command: ['node', 'scripts/kubernetes-cluster.mjs', '--build'],
+    limit: 20,
+    usual: 1,
+    optional: true,
+  },
+  { name: 'everyday tests', command: ['npm', 'test'], limit: 20, usual: 8 },
+  { name: 'engine tests', command: ['npm', 'run', 'test:engines'], limit: 15, usual: 7 },
+  { name: 'cluster tests', command: ['npm', 'run', 'test:cluster'], limit: 30, usual: 18 },
+  { name: 'versions together', command: ['npm', 'run', 'test:skew'], limit: 10, usual: 4 },
+  { name: 'npm start on Node 20, 24, 26', command: ['node', 'scripts/smoke-start.mjs'], limit: 8, usual: 2 },
+]
+
+/** Minutes that a stage may take now, or nothing where even its usual time is more than is left. */
+export function timeFor({ limit, usual }, minutesGone) {
+  const left = MINUTES_IN_ALL - minutesGone
+  return usual > left ? undefined : Math.min(limit, left)
+}
+
+/**
+ * What is said at the very end, most important last.
+ * @param {{ name: string, outcome: 'passed' | 'failed' | 'hung' | 'skipped' | 'absent', minutes: number }[]} stages
+ * @param {{ passed: number, failed: number, skipped: number, flaky: string[] }[]} results
+ */
+export function summarize(stages, results) {
+  const lines = stages.map(
+    ({ name, outcome, minutes }) => `${outcome.padEnd(8)} ${minutes.toFixed(1).padStart(5)} min  ${name}`,
+  )
+  const total = stages.reduce((sum, { minutes }) => sum + minutes, 0)
+  const sum = (field) => results.reduce((all, result) => all + result[field], 0)
+  return [
+    '',
+    ...lines,
+    `${total.toFixed(1).padStart(14)} min  in all`,
+    ...results.flatMap(({ flaky }) => flaky).map((name) => `flaky: ${name}`),
+    ...stages.filter(({ outcome }) => outcome === 'skipped').map(({ name }) => `skipped for time: ${name}`),
+    `${sum('passed')} passed, ${sum('failed')} failed, ${sum('skipped')} skipped`,
+  ]
+}
+
+/** The line that is kept of a run that passed. */
+export function passedLine(tree, stages) {
+  const minutes = stages.reduce((sum, stage) => sum + stage.minutes, 0)
+  const left = stages.filter(({ outcome }) => outcome === 'skipped' || outcome === 'absent')
+  const skipped = left.length > 0 ? ` skipped ${left.map(({ name }) => name).join(', ')}` : ''
+  return `${tree} ${Math.round(minutes)} min${skipped}\n`
+}

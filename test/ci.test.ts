@@ -1,0 +1,115 @@
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+
+const root = dirname(import.meta.dirname)
+const scripts = (file: string) => import(join(root, 'scripts', file)) as Promise<Record<string, unknown>>
+
+interface Stage {
+  name: string
+  limit: number
+  usual: number
+  optional?: true
+}
+interface Ended {
+  name: string
+  outcome: string
+  minutes: number
+}
+interface Results {
+  passed: number
+  failed: number
+  skipped: number
+  flaky: string[]
+}
+const { STAGES, MINUTES_IN_ALL, timeFor, summarize, passedLine } = (await scripts('ci/stages.mjs')) as {
+  STAGES: Stage[]
+  MINUTES_IN_ALL: number
+  timeFor(stage: Stage, minutesGone: number): number | undefined
+  summarize(stages: Ended[], results: Results[]): string[]
+  passedLine(tree: string, stages: Ended[]): string
+}
+const { runTests } = (await scripts('run-tests.mjs')) as {
+  runTests(asked: {
+    root: string
+    args: string[]
+    env: NodeJS.ProcessEnv
+    retry: boolean
+    stdio: 'ignore'
+  }): Promise<Results & { code: number }>
+}
+
+describe('the stages of CI', () => {
+  it('fit together on two cores with the tools at hand', () => {
+    expect(STAGES.reduce((sum, { usual }) => sum + usual, 0)).toBeLessThan(50)
+  })
+
+  it('get no more time than is left, and are left out when even their usual time does not fit', () => {
+    const stage = { name: 'a', limit: 20, usual: 8 }
+    expect(timeFor(stage, 0)).toBe(20)
+    expect(timeFor(stage, MINUTES_IN_ALL - 10)).toBe(10)
+    expect(timeFor(stage, MINUTES_IN_ALL - 7)).toBeUndefined()
+  })
+
+  it('end with times, what was flaky, what was left out for time, and the counts', () => {
+    const stages = [
+      { name: 'everyday', outcome: 'passed', minutes: 8 },
+      { name: 'cluster', outcome: 'skipped', minutes: 0 },
+    ]
+    const lines = summarize(stages, [
+      { passed: 3, failed: 0, skipped: 1, flaky: ['a.test.ts > is late'] },
+      { passed: 2, failed: 0, skipped: 0, flaky: [] },
+    ])
+    expect(lines).toContain('flaky: a.test.ts > is late')
+    expect(lines).toContain('skipped for time: cluster')
+    expect(lines.at(-1)).toBe('5 passed, 0 failed, 1 skipped')
+    expect(passedLine('abc', stages)).toBe('abc 8 min skipped cluster\n')
+  })
+})
+
+describe('a test that fails in CI', { timeout: 60_000 }, () => {
+  let folder: string
+  const run = (retry: boolean) =>
+    runTests({ root: folder, args: [], env: process.env, retry, stdio: 'ignore' })
+  const write = (name: string, body: string) => {
+    const imports = `import { existsSync, writeFileSync } from 'node:fs'\nimport { test, describe } from 'vitest'\n`
+    writeFileSync(join(folder, name), imports + body)
+  }
+  /** Fails in its first process only. */
+  const once = (marker: string) => {
+    const file = JSON.stringify(join(folder, marker))
+    return `if (!existsSync(${file})) { writeFileSync(${file}, ''); throw new Error('the first time') }`
+  }
+
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'tenon-ci-test-'))
+    mkdirSync(join(folder, 'node_modules'))
+    symlinkSync(join(root, 'node_modules/.bin'), join(folder, 'node_modules/.bin'))
+    symlinkSync(join(root, 'node_modules/vitest'), join(folder, 'node_modules/vitest'))
+    write('good.test.ts', `test('is good', () => {})`)
+  })
+  afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+  it('is tried once more, alone, and named when it passes then', async () => {
+    write('late.test.ts', `describe('a (b)', () => { test('is late. Or not?', () => { ${once('late')} }) })`)
+    await expect(run(true)).resolves.toEqual({
+      code: 0,
+      passed: 2,
+      failed: 0,
+      skipped: 0,
+      flaky: ['late.test.ts > a (b) is late. Or not?'],
+    })
+  })
+
+  it('fails the run when it fails twice, also when it broke before its tests', async () => {
+    write('bad.test.ts', `test('is bad', () => { throw new Error('always') })`)
+    write('broken.test.ts', `throw new Error('before its tests')`)
+    await expect(run(true)).resolves.toMatchObject({ code: 1, passed: 1, failed: 2, flaky: [] })
+  })
+
+  it('is not tried again elsewhere than in CI', async () => {
+    write('late.test.ts', `test('is late', () => { ${once('late')} })`)
+    await expect(run(false)).resolves.toMatchObject({ code: 1, passed: 1, failed: 1, flaky: [] })
+  })
+})
