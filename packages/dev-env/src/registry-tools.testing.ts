@@ -129,7 +129,11 @@ async function newDatabase(closing: (() => unknown)[]): Promise<string> {
   const administer = async (statement: string) => {
     const client = new pg.Client({ connectionString: clusterUrl })
     await client.connect()
-    await client.query(statement).finally(async () => client.end())
+    try {
+      await client.query(statement)
+    } finally {
+      await client.end()
+    }
   }
   await administer(`create database ${name}`)
   closing.push(() => administer(`drop database if exists ${name} with (force)`))
