@@ -108,7 +108,9 @@ describe.skipIf(missing !== undefined)(
         server.onFrame = (frame, socket) => {
           if (frame.type !== 'credential.request' || server.sessions < 2) return false
           const { requestId } = frame
-          socket.send(JSON.stringify({ type: 'credential.refused', requestId, message: 'none for this test' }))
+          socket.send(
+            JSON.stringify({ type: 'credential.refused', requestId, message: 'none for this test' }),
+          )
           return true
         }
         const base = server.manifest()
