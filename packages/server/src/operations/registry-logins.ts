@@ -36,7 +36,8 @@ export async function createRegistryLogin(
       .where('api_token.id', '=', caller.tokenId)
       .executeTakeFirstOrThrow()
     const wanted = isoNow(context, expiresInSeconds)
-    const expiresAt = token.expires_at !== null && token.expires_at < wanted ? token.expires_at : wanted
+    const { expires_at: last } = token
+    const expiresAt = last !== null && Date.parse(last) < Date.parse(wanted) ? last : wanted
     await tx.db
       .deleteFrom('registry_login')
       .where('expires_at', '<', isoNow(context, -REMEMBERED_SECONDS))
