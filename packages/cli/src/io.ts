@@ -30,6 +30,7 @@ export interface Clock {
 interface Host {
   node: string
   nodeVersion: string
+  platform: string
   home: string
   /** The folder of the bundles that `tenon server` and `tenon agent` start. */
   dist: string

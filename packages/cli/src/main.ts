@@ -15,6 +15,7 @@ process.exitCode = await run(process.argv.slice(2), {
   host: {
     node: process.execPath,
     nodeVersion: process.versions.node,
+    platform: process.platform,
     home: homedir(),
     dist: dirname(fileURLToPath(import.meta.url)),
   },

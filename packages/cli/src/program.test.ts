@@ -24,7 +24,7 @@ function program(): Command {
     cwd: '/',
     fetch,
     clock: systemClock,
-    host: { node: process.execPath, nodeVersion: '20.19.0', home: '/', dist: '/' },
+    host: { node: process.execPath, nodeVersion: '20.19.0', platform: 'linux', home: '/', dist: '/' },
     onSignal: () => () => undefined,
   }
   return createProgram(createCli(io, new AbortController().signal))

@@ -13,6 +13,12 @@ export const BUNDLE_ANNOTATIONS = {
   predicateType: 'dev.sigstore.bundle.predicateType',
 } as const
 
+/** What a bundle is called as a file, where a tool such as oras writes it. */
+export function bundleTitle(predicateType: string): { 'org.opencontainers.image.title': string } {
+  const what = predicateType === PREDICATES.provenance ? 'provenance' : 'signature'
+  return { 'org.opencontainers.image.title': `${what}.sigstore.json` }
+}
+
 const BUNDLE_TYPE = 'application/vnd.dev.sigstore.bundle.v0.3+json'
 const STATEMENT_TYPE = 'https://in-toto.io/Statement/v1'
 const PAYLOAD_TYPE = 'application/vnd.in-toto+json'

@@ -13,6 +13,7 @@ export const ID_PREFIXES = {
   token: 'tok',
   principal: 'prn',
   joinToken: 'jtk',
+  registryLogin: 'rlg',
   session: 'ses',
   process: 'srv',
   key: 'key',

@@ -18,6 +18,11 @@ export const MEDIA_TYPES = {
   empty: 'application/vnd.oci.empty.v1+json',
 } as const
 
+/** What an artifact's folder is called as one file, where a tool such as oras writes it: the same for every one of its type. */
+export const folderTitle = (artifactType: string): { 'org.opencontainers.image.title': string } => ({
+  'org.opencontainers.image.title': `${/vnd\.tenon\.(.+)\.v\d+$/.exec(artifactType)?.[1] ?? 'artifact'}.tar.gz`,
+})
+
 /** `plugin.json` at the root of a plugin's layer. */
 export const pluginDescription = z.object({
   /** The component type that it implements. */

@@ -1,4 +1,6 @@
+import { BUNDLE_ANNOTATIONS, bundleTitle } from '@tenon/core'
 import { sha256Digest, type Descriptor, type Digest, type Storage } from '@tenon/oci'
+import { MEDIA_TYPES } from '@tenon/protocol'
 import { createHash } from 'node:crypto'
 
 const MANIFEST_TYPE = 'application/vnd.oci.image.manifest.v1+json'
@@ -13,14 +15,13 @@ export interface RegistryStore {
     layerType: string,
     bytes: AsyncIterable<Uint8Array>,
     maxBytes: number,
+    annotations?: Record<string, string>,
   ): Promise<{ digest: Digest; layer: string; size: number }>
-  /** Stores what refers to a manifest, such as its signature. */
-  storeReferrer(
+  /** Stores a signed statement about a manifest beside it. */
+  storeBundle(
     repository: string,
     subject: Descriptor,
-    artifactType: string,
-    text: string,
-    annotations: Record<string, string>,
+    bundle: { predicateType: string; text: string },
   ): Promise<void>
 }
 
@@ -30,24 +31,29 @@ export function createRegistryStore(storage: Storage): RegistryStore {
   const storeText = (repository: string, text: string) =>
     storeBlob(storage, repository, once(Buffer.from(text)), Buffer.byteLength(text))
   return {
-    async storeLayer(repository, artifactType, layerType, content, maxBytes) {
+    async storeLayer(repository, artifactType, layerType, content, maxBytes, annotations) {
       const config = await storeText(repository, '{}')
       const layer = await storeBlob(storage, repository, content, maxBytes)
       const { digest, bytes } = encode({
         artifactType,
         config: { mediaType: EMPTY_TYPE, ...config },
-        layers: [{ mediaType: layerType, ...layer }],
+        layers: [{ mediaType: layerType, ...layer, ...(annotations === undefined ? {} : { annotations }) }],
       })
       await storage.putManifest(repository, { digest, mediaType: MANIFEST_TYPE, bytes })
       return { digest, layer: layer.digest, size: layer.size }
     },
-    async storeReferrer(repository, subject, artifactType, text, annotations) {
+    async storeBundle(repository, subject, { predicateType, text }) {
+      const artifactType = MEDIA_TYPES.bundle
       const config = await storeText(repository, '{}')
       const layer = await storeText(repository, text)
+      const annotations = {
+        [BUNDLE_ANNOTATIONS.content]: 'dsse-envelope',
+        [BUNDLE_ANNOTATIONS.predicateType]: predicateType,
+      }
       const { digest, bytes } = encode({
         artifactType,
         config: { mediaType: EMPTY_TYPE, ...config },
-        layers: [{ mediaType: artifactType, ...layer }],
+        layers: [{ mediaType: artifactType, ...layer, annotations: bundleTitle(predicateType) }],
         subject,
         annotations,
       })

@@ -2,6 +2,7 @@ import type { AuditFact } from '@tenon/core'
 import type { RegistryEvent } from '@tenon/oci'
 import type { Context } from './context.ts'
 import { chainOf } from './operations/audit-chains.ts'
+import { auditLoginRefusal, isLoginLive, isLoginSubject } from './operations/registry-logins.ts'
 import { anyOf } from './store/statements.ts'
 import { transact } from './store/transaction.ts'
 
@@ -14,13 +15,13 @@ const SAID_AGAIN_MS = 60_000
 const KEEP = 5000
 
 export interface RegistryWatch {
-  /** `subject` is a job and its fencing number: does it hold its lease? */
+  /** `subject` is a job and its fencing number, or somebody's login: may it still use what it was given? */
   isLive(subject: string): Promise<boolean>
   /** Writes down what a token of ours was refused; noise of strangers is not audited. */
   refused(event: Refused): Promise<void>
 }
 
-/** What the vendor registry asks and tells about the jobs that hold its tokens. */
+/** What the vendor registry asks and tells about those who hold its tokens: jobs, and people by their logins. */
 export function createRegistryWatch(context: Context): RegistryWatch {
   const leases = new Map<string, { at: number; holds: Promise<boolean> }>()
   const said = new Map<string, number>()
@@ -28,18 +29,22 @@ export function createRegistryWatch(context: Context): RegistryWatch {
     isLive(subject) {
       const known = leases.get(subject)
       if (known && context.now() - known.at < LEASE_KNOWN_MS) return known.holds
-      const holds = holdsLease(context, subject)
+      const holds = isLoginSubject(subject) ? isLoginLive(context, subject) : holdsLease(context, subject)
       remember(leases, subject, { at: context.now(), holds })
       holds.catch(() => leases.delete(subject))
       return holds
     },
     async refused(event) {
-      const job = readSubject(event.subject ?? '')
-      if (!job) return
-      const key = [event.subject, event.reason, event.action, event.repository, event.digest].join(' ')
+      const { subject = '', reason, action, repository, digest } = event
+      const isLogin = isLoginSubject(subject)
+      const job = isLogin ? undefined : readSubject(subject)
+      if (!isLogin && !job) return
+      // What a job asks for is its manifest's; a person may ask for anything.
+      const key = [subject, reason, action, ...(isLogin ? [] : [repository, digest])].join(' ')
       if (context.now() - (said.get(key) ?? 0) < SAID_AGAIN_MS) return
       remember(said, key, context.now())
-      await auditRefusal(context, job, event)
+      if (job) return auditRefusal(context, job, event)
+      await auditLoginRefusal(context, subject, detailsOf(event))
     },
   }
 }
@@ -76,17 +81,18 @@ async function auditRefusal(
       subject: { type: 'job', id: jobId },
       outcome: 'refused',
       manifestDigest: job?.manifest_digest ?? null,
-      details: {
-        fence,
-        reason: event.reason ?? 'not_granted',
-        action: event.action,
-        repository: event.repository ?? null,
-        digest: event.digest ?? event.reference ?? null,
-      },
+      details: { fence, ...detailsOf(event) },
     }
     tx.audit(chainOf(job?.install_id ?? null), fact)
   })
 }
+
+const detailsOf = (event: Refused): AuditFact['details'] => ({
+  reason: event.reason ?? 'not_granted',
+  action: event.action,
+  repository: event.repository ?? null,
+  digest: event.digest ?? event.reference ?? null,
+})
 
 function readSubject(subject: string): { jobId: string; fence: number } | undefined {
   const [, jobId, fence] = /^(job_[0-9a-z]+)#(\d{1,15})$/i.exec(subject) ?? []

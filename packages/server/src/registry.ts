@@ -19,6 +19,8 @@ import { hkdfSync } from 'node:crypto'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { createRegistryStore, type RegistryStore } from './registry-store.ts'
+import { withVersionTags } from './registry-tags.ts'
+import type { Db } from './store/database.ts'
 
 /** The tenant's own registry, served at `/v2/` by this process; what the server itself stores goes in directly. */
 export interface VendorRegistry extends RegistryStore {
@@ -49,6 +51,7 @@ export async function openVendorRegistry(options: {
   publicUrl: string | undefined
   now: () => number
   log: Logger
+  db: Db
   hooks: RegistryHooks
 }): Promise<VendorRegistry> {
   const { now, hooks, publicUrl } = options
@@ -65,7 +68,7 @@ export async function openVendorRegistry(options: {
     ...createRegistryStore(storage),
     storage,
     handler: createRegistryHandler({
-      storage,
+      storage: { ...storage, ...withVersionTags(storage, options.db) },
       authorize: authorizeWith(issuer, now, { closures, isLive: hooks.isLive }),
       redeem: hooks.redeem,
       limit: createSourceLimit({ concurrent: BLOBS_AT_ONCE }),

@@ -21,6 +21,7 @@ import { ensureOwner } from './owner-token.ts'
 import { startEmbeddedPostgres } from './postgres/embedded-postgres.ts'
 import { publishPlugins } from './operations/publish-plugins.ts'
 import { createRefusals, writeRefusals } from './operations/refusals.ts'
+import { redeemRegistryLogin } from './operations/registry-logins.ts'
 import { redeemOneTimeToken } from './operations/registry-tokens.ts'
 import { createRegistryWatch, type RegistryWatch } from './registry-watch.ts'
 import { openVendorRegistry } from './registry.ts'
@@ -100,10 +101,12 @@ async function bringUp(
       ...config,
       now,
       log,
+      db,
       hooks: {
         isLive: (subject) => watch().isLive(subject),
         refused: (event) => watch().refused(event),
-        redeem: (credential) => redeemOneTimeToken(context, credential),
+        redeem: async (credential) =>
+          (await redeemOneTimeToken(context, credential)) ?? redeemRegistryLogin(context, credential),
       },
     }),
     serverId,

@@ -6,14 +6,19 @@ import { examples } from '../help-text.ts'
 import { plural } from '../output/words.ts'
 import { confirm } from '../secrets/read-value.ts'
 import { wholeNumber } from './paging.ts'
+import { addRegistryLogin } from './registry-login.ts'
 
 const HOUR_MS = 3_600_000
 
 export function addRegistry(program: Command, cli: Cli): void {
   const registry = program
     .command('registry')
-    .description('the vendor registry: what it holds, and what nothing needs any more')
-    .addHelpText('after', examples('tenon registry usage', 'tenon registry gc --dry-run'))
+    .description('the vendor registry: access for other tools, what it holds, what nothing needs any more')
+    .addHelpText(
+      'after',
+      examples('tenon registry login', 'tenon registry usage', 'tenon registry gc --dry-run'),
+    )
+  addRegistryLogin(registry as unknown as Command, cli)
   registry
     .command('usage')
     .description('how much room each repository takes')

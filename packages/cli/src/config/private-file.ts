@@ -10,6 +10,12 @@ export async function writePrivateJson(path: string, value: unknown): Promise<vo
   const folder = dirname(path)
   await mkdir(folder, { recursive: true, mode: 0o700 })
   await chmod(folder, 0o700)
+  await replaceJson(path, value)
+}
+
+/** As that, in a folder that may be somebody else's and keeps its mode. */
+export async function replaceJson(path: string, value: unknown): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 })
   const part = `${path}.${randomBytes(6).toString('hex')}`
   try {
     const file = await open(part, 'wx', 0o600)

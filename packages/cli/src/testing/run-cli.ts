@@ -67,6 +67,7 @@ export async function createHome() {
         host: {
           node: process.execPath,
           nodeVersion: process.versions.node,
+          platform: 'linux',
           home,
           dist: setting.dist ?? join(home, 'dist'),
         },

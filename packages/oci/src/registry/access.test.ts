@@ -131,6 +131,17 @@ describe('a registry', () => {
     expect(await rawRequest(url, 'GET', '/v2/', { bearer: forged })).toMatchObject({ status: 401 })
   })
 
+  it('gives a token for everything below a name that, and nothing that only begins like it', async () => {
+    const token = world.token([{ name: 'a/*', actions: ['pull'] }])
+    const tags = async (repository: string) =>
+      (await rawRequest(url, 'GET', `/v2/${repository}/tags/list`, { bearer: token })).status
+    expect([await tags('a/b'), await tags('ab/c'), await tags('a'), await tags('b/a/c')]).toEqual([
+      200, 403, 403, 403,
+    ])
+    const push = await rawRequest(url, 'POST', '/v2/a/b/blobs/uploads/', { bearer: token })
+    expect(push.status).toBe(403)
+  })
+
   it('gives a token bound to digests exactly those, by tag or by digest', async () => {
     const digests = [artifact.digest, sha256Digest(layer)]
     const bearer = world.token([{ name: 'a/b', actions: ['pull'], digests }])

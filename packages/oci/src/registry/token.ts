@@ -6,7 +6,7 @@ import type { AccessDecision, AccessRequest, Authorize } from './access.ts'
 import type { Closures } from './closures.ts'
 
 export interface RepositoryGrant {
-  /** A repository, or `*` for every one. */
+  /** A repository, `*` for every one, or `apps/*` for every one below `apps/`. */
   name: string
   actions: ('pull' | 'push')[]
   /** When given, only these manifests and blobs may be pulled. */
@@ -32,6 +32,7 @@ export interface TokenIssuer {
 }
 
 const ANY_REPOSITORY = '*'
+const BELOW = '/*'
 const MIN_SECRET_BYTES = 32
 const MAX_TOKEN_CHARS = 12_000
 
@@ -103,8 +104,7 @@ const grants = async (
   if (repository === undefined) return action === 'pull'
   if (action === 'delete') return false
   for (const granted of grant.repositories) {
-    const isNamed = granted.name === ANY_REPOSITORY || granted.name === repository
-    if (!isNamed || !granted.actions.includes(action)) continue
+    if (!covers(granted.name, repository) || !granted.actions.includes(action)) continue
     const { digests, roots } = granted
     if (action === 'push' || (digests === undefined && roots === undefined)) return true
     if (digest === undefined) continue
@@ -113,6 +113,11 @@ const grants = async (
   }
   return false
 }
+
+const covers = (name: string, repository: string): boolean =>
+  name === ANY_REPOSITORY ||
+  name === repository ||
+  (name.endsWith(BELOW) && repository.startsWith(name.slice(0, -1)))
 
 const unauthorized = (message: string): AccessDecision => ({ ok: false, status: 401, message })
 
@@ -157,7 +162,7 @@ const readPayload = (payload: string): { grant: Grant; exp: number } | undefined
 
 export const isRepositoryGrant = (value: RepositoryGrant): boolean =>
   typeof value.name === 'string' &&
-  (value.name === ANY_REPOSITORY || isRepository(value.name)) &&
+  (value.name === ANY_REPOSITORY || isRepository(value.name.replace(/\/\*$/, ''))) &&
   Array.isArray(value.actions) &&
   value.actions.every((action) => action === 'pull' || action === 'push') &&
   isDigestList(value.digests) &&

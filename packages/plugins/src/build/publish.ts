@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { ANNOTATIONS, type ClosureImage, type Json, sizeWords } from '@tenon/core'
 import { packFolderToFile, pushArtifact, type RegistryClient } from '@tenon/oci'
-import { MEDIA_TYPES } from '@tenon/protocol'
+import { folderTitle, MEDIA_TYPES } from '@tenon/protocol'
 import type { OperationContext, OperationResult } from '../sdk/plugin.ts'
 import { openVendorRegistry } from '../sdk/registry.ts'
 
@@ -41,7 +41,13 @@ export async function publishFolder(
     client,
     repository,
     artifactType,
-    layers: [{ mediaType: artifact.layerType ?? MEDIA_TYPES.folderLayer, file }],
+    layers: [
+      {
+        mediaType: artifact.layerType ?? MEDIA_TYPES.folderLayer,
+        annotations: folderTitle(artifactType),
+        file,
+      },
+    ],
     ...closureAnnotation(artifact.closure),
     signal: context.signal,
   })

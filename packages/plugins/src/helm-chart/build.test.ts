@@ -103,7 +103,12 @@ describe('the component type helm_chart', { timeout: 240_000 }, () => {
       apiVersion: 'v2',
       appVersion: '1.16',
     })
-    expect(manifest.layers).toMatchObject([{ mediaType: MEDIA_TYPES.helmChart }])
+    expect(manifest.layers).toMatchObject([
+      {
+        mediaType: MEDIA_TYPES.helmChart,
+        annotations: { 'org.opencontainers.image.title': 'web-1.2.3.tgz' },
+      },
+    ])
     expect(manifest.annotations?.['dev.tenon.closure']).toBe(JSON.stringify(first.data['closure']))
     expect(await readdir(join(folder, 'web'))).toEqual([
       '.helmignore',

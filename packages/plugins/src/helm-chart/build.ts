@@ -30,6 +30,8 @@ type Component = z.infer<typeof component>
 
 const config = buildConfig(component)
 
+const TITLE = 'org.opencontainers.image.title'
+
 /** Packs a chart with all that it depends on as Helm's own artifact; plain helm pulls and installs it. */
 export async function build(context: OperationContext): Promise<OperationResult> {
   const given = readConfig(context.operation, config)
@@ -50,9 +52,15 @@ export async function build(context: OperationContext): Promise<OperationResult>
     repository,
     artifactType: MEDIA_TYPES.helmConfig,
     config: { mediaType: MEDIA_TYPES.helmConfig, bytes: Buffer.from(JSON.stringify(chart.metadata)) },
-    layers: [{ mediaType: MEDIA_TYPES.helmChart, file }],
+    layers: [
+      {
+        mediaType: MEDIA_TYPES.helmChart,
+        annotations: { [TITLE]: `${chart.name}-${chart.version}.tgz` },
+        file,
+      },
+    ],
     annotations: {
-      'org.opencontainers.image.title': chart.name,
+      [TITLE]: chart.name,
       'org.opencontainers.image.version': chart.version,
       ...(closure.length === 0 ? {} : { [ANNOTATIONS.closure]: JSON.stringify(closure) }),
     },

@@ -2,7 +2,7 @@ import { sizeWords } from '@tenon/core'
 import { lstat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { packFolderToFile, pushArtifact } from '@tenon/oci'
-import { MEDIA_TYPES, repository } from '@tenon/protocol'
+import { folderTitle, MEDIA_TYPES, repository } from '@tenon/protocol'
 import { z } from 'zod'
 import { settleLinks } from '../build/settle-links.ts'
 import { readConfig } from '../sdk/config.ts'
@@ -27,7 +27,7 @@ export async function build(context: OperationContext): Promise<OperationResult>
     client,
     repository: config.repository,
     artifactType: MEDIA_TYPES.script,
-    layers: [{ mediaType: MEDIA_TYPES.folderLayer, file }],
+    layers: [{ mediaType: MEDIA_TYPES.folderLayer, annotations: folderTitle(MEDIA_TYPES.script), file }],
     signal: context.signal,
   })
   context.log(`pushed ${config.repository}@${pushed.digest}, ${sizeWords(layer.size)}`)

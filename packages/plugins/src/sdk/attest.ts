@@ -1,4 +1,4 @@
-import { BUNDLE_ANNOTATIONS, type Json, type Material } from '@tenon/core'
+import { BUNDLE_ANNOTATIONS, bundleTitle, type Json, type Material } from '@tenon/core'
 import { isDigest, pushArtifact, type RegistryClient } from '@tenon/oci'
 import { MEDIA_TYPES, type AttestationRequest } from '@tenon/protocol'
 import type { OperationContext, OperationResult } from './plugin.ts'
@@ -31,7 +31,9 @@ export async function attest(
       client,
       repository,
       artifactType: MEDIA_TYPES.bundle,
-      layers: [{ mediaType: MEDIA_TYPES.bundle, bytes: Buffer.from(text) }],
+      layers: [
+        { mediaType: MEDIA_TYPES.bundle, annotations: bundleTitle(predicateType), bytes: Buffer.from(text) },
+      ],
       annotations: {
         [BUNDLE_ANNOTATIONS.content]: 'dsse-envelope',
         [BUNDLE_ANNOTATIONS.predicateType]: predicateType,

@@ -96,6 +96,27 @@ export const artifactRoutes = {
     summary: 'What the vendor registry holds, and how much room that takes.',
     response: usage,
   }),
+  'registry.login': route({
+    method: 'POST',
+    path: '/api/v1/registry/logins',
+    tag: 'registry',
+    permission: 'read',
+    subject: 'apps',
+    summary:
+      'Make a short-lived credential by which docker, helm, oras and others pull from the vendor registry; it ends with the API token.',
+    body: z.strictObject({ expiresInSeconds: z.int().min(60).max(3600).default(3600) }),
+    response: z.object({ username: z.string(), password: z.string(), expiresAt: timestamp }),
+  }),
+  'registry.logout': route({
+    method: 'DELETE',
+    path: '/api/v1/registry/logins/:id',
+    tag: 'registry',
+    permission: 'read',
+    subject: 'apps',
+    summary: 'End such a credential of one’s own.',
+    params: byId('registryLogin'),
+    response: z.object({ id }),
+  }),
   'registry.gc': route({
     method: 'POST',
     path: '/api/v1/registry/gc',

@@ -1,9 +1,11 @@
 import { registryUsage } from '@tenon/oci'
 import type { CallOutput } from '@tenon/protocol'
 import type { Context } from '../context.ts'
+import { ApiFailure } from '../errors.ts'
 import { collectVendorGarbage } from '../operations/collect-garbage.ts'
 import { retryBuild } from '../operations/create-builds.ts'
 import { describeArtifact } from '../operations/describe-artifact.ts'
+import { createRegistryLogin, endRegistryLogin } from '../operations/registry-logins.ts'
 import { buildView, findApp } from './apps.ts'
 import { notFound, pageOf, type Handlers } from './handler.ts'
 
@@ -37,6 +39,14 @@ export const artifactHandlers = {
     return { ...(await summary(context, row)), ...described, installed }
   },
   'registry.usage': async ({ context }) => registryUsage(context.registry.storage),
+  'registry.login': async ({ context, body, caller }) =>
+    createRegistryLogin(context, caller, body.expiresInSeconds),
+  'registry.logout': async ({ context, params: { id }, caller }) => {
+    if (await endRegistryLogin(context, caller, id)) return { id }
+    throw new ApiFailure('not_found', `you have no registry login ${id}`, {
+      remedy: 'It has been over for a day, or somebody else’s token made it.',
+    })
+  },
   'registry.gc': async ({ context, body, caller }) =>
     collectVendorGarbage(context, { dryRun: body.dryRun, graceMs: body.graceHours * HOUR_MS }, caller),
 } satisfies Partial<Handlers>

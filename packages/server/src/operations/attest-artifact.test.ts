@@ -1,7 +1,3 @@
-import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import {
   ANNOTATIONS,
   BUNDLE_ANNOTATIONS,
@@ -34,7 +30,6 @@ import { component } from '../testing/world.ts'
 const REPOSITORY = 'apps/shop/web'
 const COMMIT = 'c'.repeat(40)
 const BUNDLE = 'application/vnd.dev.sigstore.bundle.v0.3+json'
-const hasCosign = spawnSync('cosign', ['version']).status === 0
 
 describe('the signature of an artifact', () => {
   let tenant: TestTenant
@@ -281,35 +276,6 @@ describe('the signature of an artifact', () => {
       expect(checkBundle(text, after.artifact.digest, keys, verify).ok).toBe(true)
       expect(() => verifyBySigstore(text, keys)).not.toThrow()
     }
-  })
-
-  it.skipIf(!hasCosign)(`verifies with cosign ${hasCosign ? '' : '(cosign is not installed)'}`, async () => {
-    const build = await building('for cosign')
-    const { bundles, subject } = await attested(build)
-    const dir = mkdtempSync(join(tmpdir(), 'tenon-cosign-'))
-    try {
-      const { publicKey } = tenant.context.keys.current().key
-      writeFileSync(
-        join(dir, 'key.pub'),
-        `-----BEGIN PUBLIC KEY-----\n${publicKey}\n-----END PUBLIC KEY-----\n`,
-      )
-      writeFileSync(join(dir, 'bundle.json'), bundles[1]!.text)
-      const args = ['verify-blob-attestation', '--new-bundle-format', '--insecure-ignore-tlog']
-      const about = [
-        '--type',
-        'slsaprovenance1',
-        '--digest',
-        subject.digest.slice(7),
-        '--digestAlg',
-        'sha256',
-      ]
-      const files = ['--key', join(dir, 'key.pub'), '--bundle', join(dir, 'bundle.json')]
-      const { status, stderr } = spawnSync('cosign', [...args, ...about, ...files], { encoding: 'utf8' })
-      expect([status, stderr]).toMatchObject([0, expect.any(String)])
-    } finally {
-      rmSync(dir, { recursive: true, force: true })
-    }
-    await end(build.job)
   })
 })
 

@@ -1,6 +1,6 @@
-import { BUNDLE_ANNOTATIONS, checkBundle, SERVER_CHAIN } from '@tenon/core'
+import { checkBundle, SERVER_CHAIN } from '@tenon/core'
 import { packFolder, type Digest } from '@tenon/oci'
-import { MEDIA_TYPES, pluginDescription, PRODUCT_VERSION } from '@tenon/protocol'
+import { folderTitle, MEDIA_TYPES, pluginDescription, PRODUCT_VERSION } from '@tenon/protocol'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Context } from '../context.ts'
@@ -27,6 +27,7 @@ export async function publishPlugins(context: Context): Promise<void> {
       MEDIA_TYPES.pluginLayer,
       once(bytes),
       MAX_PLUGIN_BYTES,
+      folderTitle(MEDIA_TYPES.plugin),
     )
     const isSigned = await hasSignature(context, repository, digest)
     if (!isSigned) await storeSignature(context, name, repository, digest)
@@ -107,11 +108,7 @@ async function storeSignature(
     },
   )
   const subject = { mediaType: found.mediaType, digest, size: found.bytes.byteLength }
-  for (const { predicateType, text } of bundles)
-    await context.registry.storeReferrer(repository, subject, MEDIA_TYPES.bundle, text, {
-      [BUNDLE_ANNOTATIONS.content]: 'dsse-envelope',
-      [BUNDLE_ANNOTATIONS.predicateType]: predicateType,
-    })
+  for (const bundle of bundles) await context.registry.storeBundle(repository, subject, bundle)
 }
 
 async function* once(bytes: Uint8Array) {

@@ -1,4 +1,4 @@
-import { BUNDLE_ANNOTATIONS, checkBundle, SERVER_CHAIN, signStatement, type Statement } from '@tenon/core'
+import { checkBundle, SERVER_CHAIN, signStatement, type Statement } from '@tenon/core'
 import type { Digest } from '@tenon/oci'
 import { MEDIA_TYPES } from '@tenon/protocol'
 import { sql } from 'kysely'
@@ -56,13 +56,10 @@ async function signAgain(context: Context, { repository, digest }: Artifact): Pr
   if (!found) return
   const subject = { mediaType: found.mediaType, digest, size: found.bytes.byteLength }
   for (const [predicateType, { statement }] of missing)
-    await registry.storeReferrer(
-      repository,
-      subject,
-      MEDIA_TYPES.bundle,
-      signStatement(statement, keyId, key.sign),
-      { [BUNDLE_ANNOTATIONS.content]: 'dsse-envelope', [BUNDLE_ANNOTATIONS.predicateType]: predicateType },
-    )
+    await registry.storeBundle(repository, subject, {
+      predicateType,
+      text: signStatement(statement, keyId, key.sign),
+    })
   await transact(context, async (tx) =>
     tx.audit(SERVER_CHAIN, {
       actor: { type: 'server', id: context.serverId },

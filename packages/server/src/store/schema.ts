@@ -79,6 +79,15 @@ export interface Database {
     expires_at: string
     redeemed_at: string | null
   }
+  registry_login: {
+    id: string
+    secret_hash: string
+    token_id: string
+    created_at: string
+    expires_at: string
+    ended_at: string | null
+    told_at: string | null
+  }
   audit_entry: { chain: string; seq: number; body: string; hash: string; action: GeneratedAlways<string> }
   audit_head: { chain: string; seq: number; hash: string }
   audit_pending: { id: GeneratedAlways<number>; before: string; after: string }

@@ -6,7 +6,7 @@ export const MANIFEST = 'application/vnd.oci.image.manifest.v1+json'
 export function rawRegistry(url: string, bearer: string) {
   const headers = { authorization: `Bearer ${bearer}` }
   const call = async (
-    method: 'GET' | 'HEAD' | 'PUT' | 'POST',
+    method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE',
     path: string,
     body?: Uint8Array<ArrayBuffer>,
     type = 'application/octet-stream',
