@@ -3,6 +3,7 @@ import http from 'node:http'
 import type { AddressInfo } from 'node:net'
 import {
   keyStatement,
+  signKeyEnd,
   makeId,
   flatManifest,
   isSignedBy,
@@ -64,6 +65,8 @@ export class ContractServer {
   role: 'build' | 'setup' | 'install' = 'install'
   installId: string | null = newId('install')
   readonly keys: { link: KeyLink; key: SigningKey }[] = []
+  /** Older servers say no ends of their keys. */
+  saysEnds = true
   readonly frames: HeardFrame[] = []
   /** Log bytes by job, as far as they came without a gap. */
   readonly logs = new Map<string, Buffer>()
@@ -129,7 +132,9 @@ export class ContractServer {
     const before = this.keys.at(-1)
     const link = { keyId, publicKey: key.publicKey }
     const signature = before ? before.key.sign(keyStatement(link)) : null
-    this.keys.push({ key, link: { ...link, signedBy: before?.link.keyId ?? null, signature } })
+    const end = before && { keyId: before.link.keyId, by: keyId, at: new Date().toISOString() }
+    const ended = end && this.saysEnds ? { previousEnd: signKeyEnd(end, key.sign) } : {}
+    this.keys.push({ key, link: { ...link, signedBy: before?.link.keyId ?? null, signature, ...ended } })
   }
 
   get current(): { link: KeyLink; key: SigningKey } {
@@ -176,8 +181,7 @@ export class ContractServer {
     return signDocument(context, value, this.current.link.keyId, this.current.key.sign)
   }
 
-  sign(manifest: JobManifest): SignedDocument {
-    const { link, key } = this.current
+  sign(manifest: JobManifest, { link, key } = this.current): SignedDocument {
     return signDocument('job-manifest/1', nested(manifest), link.keyId, key.sign)
   }
 
