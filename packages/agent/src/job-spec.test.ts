@@ -107,6 +107,8 @@ describe('what a job gets', () => {
         })
         expect(JSON.stringify(spec)).not.toContain('hunter2')
         expect({ ...spec.env, ...spec.ownNetwork?.env }).toHaveProperty('TENON_JOB_PROXY')
+        // Where nothing gives it a network of its own, the machine's still leads through the proxy alone.
+        expect({ ...spec.env, ...(spec.ownNetwork?.openEnv ?? spec.env) }).toHaveProperty('TENON_JOB_PROXY')
       }
   })
 

@@ -124,7 +124,7 @@ function networkOfJob(
     manifest.operations.some(({ plugin }) => BRINGS_SERVICES.has(plugin.name))
   )
     return { network: mode, env: openEnv(egress, true) }
-  const ownNetwork = ownNetworkOf(rules, isDemanded)
+  const ownNetwork = ownNetworkOf(rules, egress, isDemanded)
   return { network: mode, ...(ownNetwork ? { ownNetwork } : {}), env: {} }
 }
 

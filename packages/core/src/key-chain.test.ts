@@ -2,7 +2,14 @@ import { generateKeyPairSync, sign as signBytes, verify as verifyBytes } from 'n
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Verify } from './canonical.ts'
-import { extendPinnedKeys, keyStatement, learnKeys, signKeyEnd, usableKeys, type KeyLink } from './key-chain.ts'
+import {
+  extendPinnedKeys,
+  keyStatement,
+  learnKeys,
+  signKeyEnd,
+  usableKeys,
+  type KeyLink,
+} from './key-chain.ts'
 
 const pairs = Array.from({ length: 6 }, (_, i) => {
   const { publicKey, privateKey } = generateKeyPairSync('ed25519')
@@ -94,7 +101,10 @@ describe('learnKeys', () => {
     const chain = [link(0, null), ending(1, 0), ending(2, 1)]
     const known = learnKeys(root, chain, verify, NOW + HOUR)
     expect(names(known.pinned)).toEqual(['key_0', 'key_1', 'key_2'])
-    expect([...known.ended]).toEqual([['key_0', AT], ['key_1', AT]])
+    expect([...known.ended]).toEqual([
+      ['key_0', AT],
+      ['key_1', AT],
+    ])
     expect(names(usableKeys(known, NOW + 24 * HOUR))).toEqual(['key_0', 'key_1', 'key_2'])
     expect(names(usableKeys(known, NOW + 24 * HOUR + 1))).toEqual(['key_2'])
     expect(names(learnKeys(root, chain, verify, NOW + 1000 * HOUR).pinned)).toEqual(['key_2'])

@@ -27,9 +27,13 @@ export function rulesFor(manifest: JobManifest, settings: EgressSettings): Egres
 }
 
 /** Pure: how a job with a network of its own finds the relay, in the forms that tools know. */
-export function ownNetworkOf(rules: EgressRules, isDemanded: boolean): OwnNetwork | undefined {
+export function ownNetworkOf(
+  rules: EgressRules,
+  settings: EgressSettings,
+  isDemanded: boolean,
+): OwnNetwork | undefined {
   if (!isClosed(rules.network)) return undefined
-  return { env: insideEnv(rules), isDemanded }
+  return { env: insideEnv(rules), openEnv: openEnv(settings, false), isDemanded }
 }
 
 /** Pure: where a loopback is the job's own, what it may reach on the machine's answers under the same address. */
