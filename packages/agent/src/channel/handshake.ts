@@ -23,9 +23,7 @@ export interface ChallengeCheck {
   nowMs: number
 }
 
-export type ChallengeVerdict =
-  | { ok: true; challenge: ServerChallenge }
-  | { ok: false; message: string }
+export type ChallengeVerdict = { ok: true; challenge: ServerChallenge } | { ok: false; message: string }
 
 /** Pure: by the pinned keys and those they vouch for. A challenge that does not verify is never answered. */
 export function checkChallenge(check: ChallengeCheck): ChallengeVerdict {
@@ -33,7 +31,8 @@ export function checkChallenge(check: ChallengeCheck): ChallengeVerdict {
   const { challenge: signed, keys: offered } = check.challenge
   const { pinned, ended } = learnKeys(known, offered, verify, nowMs)
   const key = pinned.get(signed.keyId)
-  if (!key && ended.has(signed.keyId)) return no(`its key ${signed.keyId} ended at ${ended.get(signed.keyId)}`)
+  if (!key && ended.has(signed.keyId))
+    return no(`its key ${signed.keyId} ended at ${ended.get(signed.keyId)}`)
   if (!key) return no(`no pinned key vouches for key ${signed.keyId}`)
   if (!isSignedBy('server-challenge/2', signed, key, verify)) return no('its signature does not hold')
   const challenge = serverChallenge.safeParse(parseDocument(signed.text)).data

@@ -49,7 +49,10 @@ export function describeAgent({ identity, state, start, pid, live }: StatusFacts
     },
     auditHead: state.head,
     runtime: start?.runtime ?? null,
-    pinnedKeys: [...identity.serverKeys.pinned].map(([keyId, key]) => ({ keyId, fingerprint: fingerprint(key) })),
+    pinnedKeys: [...identity.serverKeys.pinned].map(([keyId, key]) => ({
+      keyId,
+      fingerprint: fingerprint(key),
+    })),
   }
 }
 

@@ -13,6 +13,9 @@ break_glass_role = "b"
 enable_kube_config = true
 image = "alpine:3"
 kubernetes_context = "main"
+[[egress]]
+host = "hooks.example.com"
+port = 8443
 [[inputs]]
 name = "target"
 description = "where to"
