@@ -2,8 +2,6 @@ import { randomBytes } from 'node:crypto'
 import http from 'node:http'
 import type { AddressInfo } from 'node:net'
 import {
-  keyStatement,
-  signKeyEnd,
   makeId,
   flatManifest,
   isSignedBy,
@@ -45,6 +43,7 @@ import {
 } from '@tenon/protocol'
 import { WebSocketServer, type WebSocket } from 'ws'
 import { fingerprint, joinTokenKey, makeSigningKey, sha256, verify, type SigningKey } from '../crypto.ts'
+import { linkAfter } from './key-links.ts'
 import { waitUntil } from './wait-until.ts'
 
 /** As frames come, with what is signed in them read. */
@@ -130,11 +129,8 @@ export class ContractServer {
     const key = makeSigningKey()
     const keyId = newId('key')
     const before = this.keys.at(-1)
-    const link = { keyId, publicKey: key.publicKey }
-    const signature = before ? before.key.sign(keyStatement(link)) : null
-    const end = before && { keyId: before.link.keyId, by: keyId, at: new Date().toISOString() }
-    const ended = end && this.saysEnds ? { previousEnd: signKeyEnd(end, key.sign) } : {}
-    this.keys.push({ key, link: { ...link, signedBy: before?.link.keyId ?? null, signature, ...ended } })
+    const link = { keyId, publicKey: key.publicKey, signedBy: null, signature: null }
+    this.keys.push({ key, link: before ? linkAfter(before, { ...link, key }, this.saysEnds) : link })
   }
 
   get current(): { link: KeyLink; key: SigningKey } {

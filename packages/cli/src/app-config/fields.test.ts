@@ -286,6 +286,7 @@ describe('the app that a full folder makes', () => {
         labels: { label: 'aws', kind: 'db' },
         role: '{{.nuon.install.id}}-maintenance',
         enableKubeConfig: true,
+        egress: [{ host: 'hooks.example.com', port: 8443 }],
         triggers: [
           { type: 'cron', cron: '*/45 * * * *' },
           { type: 'cron', cron: '0 0 * * *' },

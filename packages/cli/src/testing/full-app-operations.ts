@@ -13,9 +13,6 @@ break_glass_role = "b"
 enable_kube_config = true
 image = "alpine:3"
 kubernetes_context = "main"
-[[egress]]
-host = "hooks.example.com"
-port = 8443
 [[inputs]]
 name = "target"
 description = "where to"
@@ -51,6 +48,9 @@ name = "three"
 command = "./run.sh"
 [steps.connected_repo]
 repo = "acme/private"
+[[egress]]
+host = "hooks.example.com"
+port = 8443
 `,
   'actions/backup.sh': '#!/bin/sh\necho hi\n',
   'runbooks/all.toml': `name = "all"
