@@ -121,7 +121,7 @@ describe('what is dialed for a job', () => {
       await connecting
       // Half open on this side, so only the relay's end of it can close it.
       dialed.once('end', () => dialed.end())
-      await closed
+      await expect(closed).resolves.toBeUndefined()
       job.destroy()
       server.close()
     },
@@ -133,7 +133,7 @@ describe('what is dialed for a job', () => {
     relay.close()
     const gone = closing(socket)
     await relay.connect(anyJob(), asking('far.example:443'), socket, Buffer.alloc(0))
-    await gone
+    await expect(gone).resolves.toBeUndefined()
     job.destroy()
     server.close()
   })

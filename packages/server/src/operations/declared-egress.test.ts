@@ -31,7 +31,7 @@ describe('declared egress', () => {
     const found = w.seen
       .filter(({ kind }) => kind !== 'sync')
       .map(({ kind, operations, network, requires }) => [
-        `${kind} ${operations[0]!.component ?? String(operations[0]!.config['action'])}`,
+        `${kind} ${operations[0]!.component}`,
         network.names.join(),
         requires.map(({ feature }) => feature).join(),
       ])
