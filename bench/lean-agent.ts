@@ -43,7 +43,7 @@ export function createLeanAgent(
     bootCounter: 1,
     bootId: identity.agentId,
     sign,
-    keys: () => server.keys,
+    keys: () => ({ pinned: server.keys, ended: new Map() }),
     onKeys: async () => undefined,
     hello: () => ({
       version: PRODUCT_VERSION,

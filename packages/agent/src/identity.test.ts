@@ -4,7 +4,8 @@ import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { verify } from './crypto.ts'
+import { keyStatement, type KeyLink } from '@tenon/core'
+import { makeSigningKey, verify, type SigningKey } from './crypto.ts'
 import { lockFolder } from './folder-lock.ts'
 import { bootIdentity, loadOrMakeKey, saveIdentity } from './identity.ts'
 
@@ -14,12 +15,18 @@ beforeEach(async () => {
 })
 afterEach(() => rm(dir, { recursive: true, force: true }))
 
+const root = makeSigningKey()
 const enrolled = {
   agentId: 'agt_1',
   serverId: 'server',
   role: 'build' as const,
   installId: null,
-  pinnedKeys: { a: 'A' },
+  pinnedKeys: { a: root.publicKey },
+}
+
+function chained(keyId: string, by: SigningKey): KeyLink {
+  const { publicKey } = makeSigningKey()
+  return { keyId, publicKey, signedBy: 'a', signature: by.sign(keyStatement({ keyId, publicKey })) }
 }
 
 describe('an identity', () => {
@@ -44,13 +51,31 @@ describe('an identity', () => {
   it('pins keys on disk, also two at once', async () => {
     await saveIdentity(dir, enrolled)
     const identity = (await bootIdentity(dir))!
-    await Promise.all([identity.pin(new Map([['b', 'B']])), identity.pin(new Map([['c', 'C']]))])
+    const [b, c] = [chained('b', root), chained('c', root)]
+    await Promise.all([identity.learnKeys([b], 0), identity.learnKeys([c], 0)])
     const again = (await bootIdentity(dir))!
-    expect([...again.pinnedKeys]).toEqual([
-      ['a', 'A'],
-      ['b', 'B'],
-      ['c', 'C'],
-    ])
+    expect([...again.serverKeys.pinned.keys()]).toEqual(['a', 'b', 'c'])
+  })
+
+  it('makes one next key however many ask at once, and takes the one that was accepted', async () => {
+    await saveIdentity(dir, enrolled)
+    const identity = (await bootIdentity(dir))!
+    const made = await Promise.all([identity.makeNextKey(), identity.makeNextKey(), identity.makeNextKey()])
+    expect(new Set(made.map(({ publicKey }) => publicKey)).size).toBe(1)
+    await identity.takeNextKey(made[0])
+    expect((await loadOrMakeKey(dir)).publicKey).toBe(made[0].publicKey)
+    expect(identity.key.publicKey).toBe(made[0].publicKey)
+  })
+
+  it('takes the very key that was accepted, also where the disk holds another', async () => {
+    await saveIdentity(dir, enrolled)
+    const identity = (await bootIdentity(dir))!
+    const accepted = await identity.makeNextKey()
+    await writeFile(path.join(dir, 'agent.key.next'), makeSigningKey().toPem())
+    await identity.takeNextKey(accepted)
+    const again = (await bootIdentity(dir))!
+    expect(again.key.publicKey).toBe(accepted.publicKey)
+    expect(again.nextKey).toBeUndefined()
   })
 
   it('that cannot be read is a coded error, not a new identity', async () => {

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
-import { mkdir, rename, stat } from 'node:fs/promises'
+import { mkdir, rename, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
-import { AGENT_ROLES, type AgentRole } from '@tenon/core'
+import { AGENT_ROLES, learnKeys, usableKeys, type AgentRole, type KeyLink, type KnownKeys } from '@tenon/core'
 import { z } from 'zod'
-import { loadSigningKey, makeSigningKey, type SigningKey } from './crypto.ts'
+import { loadSigningKey, makeSigningKey, verify, type SigningKey } from './crypto.ts'
 import { readIfThere, replaceFile, syncFolder } from './durable-file.ts'
 import { AgentError } from './errors.ts'
 import { givenSecretsKey } from './masking/given-secrets.ts'
@@ -19,6 +19,8 @@ const stored = z.object({
   role: z.enum(AGENT_ROLES),
   installId: z.string().nullable(),
   pinnedKeys: z.record(z.string(), z.string()),
+  /** When each of the server's keys ended that did, by key id. */
+  endedKeys: z.record(z.string(), z.string()).optional(),
   bootCounter: z.int().nonnegative(),
 })
 type StoredIdentity = z.infer<typeof stored>
@@ -38,13 +40,16 @@ export interface Identity {
   readonly nextKey: SigningKey | undefined
   /** Seals what the journal remembers of given secrets; stays when the agent's key changes. */
   readonly journalKey: Uint8Array
-  readonly pinnedKeys: ReadonlyMap<string, string>
-  /** On disk before it counts. */
-  pin(keys: ReadonlyMap<string, string>): Promise<void>
+  /** All that is kept of the server's keys. */
+  readonly serverKeys: KnownKeys
+  /** The server's keys whose word counts at that moment. */
+  keysAt(nowMs: number): ReadonlyMap<string, string>
+  /** What a pinned key says of others; true when something was new, which is then on disk. */
+  learnKeys(offered: readonly KeyLink[], nowMs: number): Promise<boolean>
   /** On disk before anybody hears of it; one that is there already stays. */
   makeNextKey(): Promise<SigningKey>
-  /** From now on the next key is the key. */
-  takeNextKey(): Promise<void>
+  /** From now on this, the next key, is the key. */
+  takeNextKey(accepted: SigningKey): Promise<void>
   /** When the key was made. */
   keyMadeAt(): Promise<number>
 }
@@ -123,6 +128,7 @@ class FileIdentity implements Identity {
   readonly #dir: string
   readonly #keys: Keys
   #stored: StoredIdentity
+  #making: Promise<SigningKey> | undefined
   #writing: Promise<void> = Promise.resolve()
 
   constructor(dir: string, keys: Keys, journalKey: Uint8Array, identity: StoredIdentity) {
@@ -154,33 +160,51 @@ class FileIdentity implements Identity {
   get bootCounter(): number {
     return this.#stored.bootCounter
   }
-  get pinnedKeys(): ReadonlyMap<string, string> {
-    return new Map(Object.entries(this.#stored.pinnedKeys))
+  get serverKeys(): KnownKeys {
+    const { pinnedKeys, endedKeys = {} } = this.#stored
+    return { pinned: new Map(Object.entries(pinnedKeys)), ended: new Map(Object.entries(endedKeys)) }
+  }
+
+  keysAt(nowMs: number): ReadonlyMap<string, string> {
+    return usableKeys(this.serverKeys, nowMs)
   }
 
   /** Holds at once: a manifest signed by a new key may be the next frame. On disk when it resolves. */
-  pin(keys: ReadonlyMap<string, string>): Promise<void> {
-    const pinnedKeys = { ...this.#stored.pinnedKeys, ...Object.fromEntries(keys) }
-    this.#stored = { ...this.#stored, pinnedKeys }
-    const pinned = this.#writing.then(() => write(this.#dir, this.#stored))
-    this.#writing = pinned.catch(() => undefined)
-    return pinned
+  async learnKeys(offered: readonly KeyLink[], nowMs: number): Promise<boolean> {
+    const before = this.serverKeys
+    const { pinned, ended } = learnKeys(before, offered, verify, nowMs)
+    if (isSame(before.pinned, pinned) && isSame(before.ended, ended)) return false
+    const [pinnedKeys, endedKeys] = [Object.fromEntries(pinned), Object.fromEntries(ended)]
+    this.#stored = { ...this.#stored, pinnedKeys, endedKeys }
+    const kept = this.#writing.then(() => write(this.#dir, this.#stored))
+    this.#writing = kept.catch(() => undefined)
+    await kept
+    return true
   }
 
   get nextKey(): SigningKey | undefined {
     return this.#keys.next
   }
 
+  /** One at a time: of two that made one each, the server might accept the one that is not on disk. */
   async makeNextKey(): Promise<SigningKey> {
+    this.#making ??= this.#makeNextKey().finally(() => (this.#making = undefined))
+    return this.#making
+  }
+
+  async #makeNextKey(): Promise<SigningKey> {
     return (this.#keys.next ??= await makeNextKey(this.#dir))
   }
 
-  async takeNextKey(): Promise<void> {
-    const { next } = this.#keys
-    if (!next) return
-    await rename(path.join(this.#dir, NEXT_KEY), path.join(this.#dir, KEY))
+  /** The very key that was accepted, whatever the file of the next one holds. */
+  async takeNextKey(accepted: SigningKey): Promise<void> {
+    const [file, nextFile] = [path.join(this.#dir, KEY), path.join(this.#dir, NEXT_KEY)]
+    const isOnDisk = (await loadNextKey(this.#dir))?.publicKey === accepted.publicKey
+    if (isOnDisk) await rename(nextFile, file)
+    else await replaceFile(file, accepted.toPem())
+    this.#keys.now = accepted
+    await rm(nextFile, { force: true })
     await syncFolder(this.#dir)
-    this.#keys.now = next
     this.#keys.next = undefined
   }
 
@@ -192,6 +216,10 @@ class FileIdentity implements Identity {
 interface Keys {
   now: SigningKey
   next: SigningKey | undefined
+}
+
+function isSame(one: ReadonlyMap<string, string>, other: ReadonlyMap<string, string>): boolean {
+  return one.size === other.size && [...one].every(([name, value]) => other.get(name) === value)
 }
 
 async function write(dir: string, identity: StoredIdentity): Promise<void> {

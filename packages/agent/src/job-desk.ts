@@ -106,7 +106,7 @@ async function jobContextOf(context: JobDeskContext, life: JobLife, waitMs: numb
     hostSocket: config.hostSocket ?? null,
     serverUrl: config.serverUrl,
     programs: config.programs,
-    serverKeys: Object.fromEntries(identity.pinnedKeys),
+    serverKeys: Object.fromEntries(identity.keysAt(context.clock())),
     ...(cacheDir === undefined ? {} : { cacheDir }),
     ...(kubeconfig === undefined ? {} : { kubeconfig }),
     ...(context.store && context.services ? { hasServices: true } : {}),

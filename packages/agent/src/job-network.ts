@@ -14,3 +14,17 @@ export function allowedNetwork(
 export function isClosed({ mode, names }: JobNetwork): boolean {
   return mode === 'internal' || mode === 'cluster' || (mode === 'egress' && names.length > 0)
 }
+
+const REACHES_CLUSTER: ReadonlySet<JobKind> = new Set<JobKind>([
+  'plan',
+  'deploy',
+  'destroy',
+  'action',
+  'logs',
+  'debug',
+])
+
+/** Pure: jobs that plan, change or look into components, and no others. */
+export function reachesCluster(kind: JobKind): boolean {
+  return REACHES_CLUSTER.has(kind)
+}

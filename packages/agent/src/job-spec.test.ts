@@ -81,6 +81,23 @@ describe('what a job gets', () => {
     expect(forwards).toBe('127.0.0.1:5000,127.0.0.1:6443')
   })
 
+  it('reaches that API server beside the names that are declared, and a sync does not', () => {
+    const egress = egressOf({ clusters: [{ host: '127.0.0.1', port: 6443 }] })
+    const declared = { mode: 'egress' as const, names: ['127.0.0.1:7000', 'api.example.com:443'] }
+    const spec = buildJobSpec({ ...manifest('deploy'), network: declared }, 'token', { ...settings, egress })
+    expect(spec.ownNetwork?.env['TENON_JOB_FORWARDS']).toBe('127.0.0.1:5000,127.0.0.1:7000,127.0.0.1:6443')
+    expect(network('sync', { egress }).own?.['TENON_JOB_FORWARDS']).toBe('127.0.0.1:5000,127.0.0.1:4000')
+  })
+
+  it('of declared names leaves the API server of a pod beside the proxy of its agent', () => {
+    const proxy = { httpsProxy: 'http://proxy:8080', httpProxy: undefined, noProxy: undefined }
+    const cluster = { remoteApi: { url: 'https://agent', ca: '' }, apiServerHost: '10.96.0.1' }
+    const declared = { mode: 'egress' as const, names: ['api.example.com:443'] }
+    const given = { ...settings, ...cluster, egress: egressOf({ proxy }) }
+    const { env } = buildJobSpec({ ...manifest('deploy'), network: declared }, 'token', given)
+    expect(env['NO_PROXY']).toBe('127.0.0.1,localhost,::1,kubernetes.default.svc,10.96.0.1')
+  })
+
   it('is a label on a cluster, where the registry is behind the relay and the API server is not', () => {
     const cluster = { remoteApi: { url: 'https://agent', ca: '' }, apiServerHost: '10.96.0.1' }
     const deploy = network('deploy', cluster, ['helm_chart'])
@@ -107,6 +124,8 @@ describe('what a job gets', () => {
         })
         expect(JSON.stringify(spec)).not.toContain('hunter2')
         expect({ ...spec.env, ...spec.ownNetwork?.env }).toHaveProperty('TENON_JOB_PROXY')
+        // Where nothing gives it a network of its own, the machine's still leads through the proxy alone.
+        expect({ ...spec.env, ...(spec.ownNetwork?.openEnv ?? spec.env) }).toHaveProperty('TENON_JOB_PROXY')
       }
   })
 

@@ -2,7 +2,7 @@ import path from 'node:path'
 import type { JobKind, JobManifest } from '@tenon/core'
 import type { AgentConfig } from './config.ts'
 import { insideEnv, openEnv, ownNetworkOf, rulesFor, type EgressSettings } from './egress/job-egress.ts'
-import { isClosed } from './job-network.ts'
+import { isClosed, reachesCluster } from './job-network.ts'
 import type { JobSpec, Runtime } from './runtime/runtime.ts'
 
 /** In the job's folder, beside its token. */
@@ -112,8 +112,10 @@ function networkOfJob(
   const { mode } = rules.network
   if (!isClosed(rules.network)) return { network: mode, env: openEnv(egress, isContainer) }
   if (remoteApi !== undefined) {
-    const direct = mode === 'cluster' ? apiServerNames(settings.apiServerHost) : []
-    return { network: mode, env: mode === 'egress' ? openEnv(egress, true) : insideEnv(rules, direct) }
+    const isNear = mode !== 'internal' && reachesCluster(manifest.kind)
+    const direct = isNear ? apiServerNames(settings.apiServerHost) : []
+    const env = mode === 'egress' ? openEnv(egress, true, direct) : insideEnv(rules, direct)
+    return { network: mode, env }
   }
   const limit = egress.limits?.[manifest.kind]
   const isDemanded = limit === 'internal' || limit === 'cluster'
@@ -124,7 +126,7 @@ function networkOfJob(
     manifest.operations.some(({ plugin }) => BRINGS_SERVICES.has(plugin.name))
   )
     return { network: mode, env: openEnv(egress, true) }
-  const ownNetwork = ownNetworkOf(rules, isDemanded)
+  const ownNetwork = ownNetworkOf(rules, egress, isDemanded)
   return { network: mode, ...(ownNetwork ? { ownNetwork } : {}), env: {} }
 }
 
@@ -147,18 +149,9 @@ function mountsOf(manifest: JobManifest, settings: JobSpecSettings): JobSpec['mo
   ]
 }
 
-const REACHES_CLUSTER: ReadonlySet<JobKind> = new Set<JobKind>([
-  'plan',
-  'deploy',
-  'destroy',
-  'action',
-  'logs',
-  'debug',
-])
-
 /** Access to a cluster goes to the jobs that plan, change or look into components, and to no others. */
 export function kubeconfigOf(manifest: JobManifest, kubeconfig: string | undefined): string | undefined {
-  return REACHES_CLUSTER.has(manifest.kind) ? kubeconfig : undefined
+  return reachesCluster(manifest.kind) ? kubeconfig : undefined
 }
 
 /** A build reads what the vendor lent to its build agent: credentials of registries, where providers come from. */

@@ -61,6 +61,15 @@ describe('an agent’s key', () => {
     expect(await readdir(dir)).not.toContain('agent.key.next')
   })
 
+  it('is changed once by many who ask at the same time, and is the one that the server accepted', async () => {
+    const agent = await startAgent()
+    const answers = await Promise.all([rotate(), rotate(), rotate(), rotate()])
+    expect(answers.map(({ code }) => code)).toEqual([0, 0, 0, 0])
+    expect(await keyOf()).toBe(server.agentPublicKey)
+    await agent.stop()
+    await startAgent()
+  })
+
   it('is changed when it has its age', async () => {
     const agent = await startAgent()
     const before = await keyOf()
@@ -96,13 +105,11 @@ describe('an agent’s key', () => {
     await (await startAgent()).stop()
     const before = (await bootIdentity(dir))!
     const { publicKey } = before.key
-    await before.makeNextKey()
-    await before.takeNextKey()
+    await before.takeNextKey(await before.makeNextKey())
     const after = (await bootIdentity(dir))!
     expect(after.key.publicKey).not.toBe(publicKey)
     expect(after.journalKey).toEqual(before.journalKey)
-    await after.makeNextKey()
-    await after.takeNextKey()
+    await after.takeNextKey(await after.makeNextKey())
     expect((await bootIdentity(dir))!.journalKey).toEqual(before.journalKey)
   })
 })

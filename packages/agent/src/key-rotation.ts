@@ -1,4 +1,4 @@
-import { extendPinnedKeys, openSignedText, signingBytes, signKeyChange } from '@tenon/core'
+import { learnKeys, openSignedText, signingBytes, signKeyChange } from '@tenon/core'
 import { keyAccepted, rotateKeyResponse, type RotateKeyRequest } from '@tenon/protocol'
 import type { Logger } from 'pino'
 import type { AgentConfig } from './config.ts'
@@ -86,22 +86,22 @@ export class KeyRotation {
     }
     const [from, to] = [fingerprint(identity.key.publicKey), fingerprint(next.publicKey)]
     await events.raise('agent.key_rotated', null, { from, to })
-    await identity.takeNextKey()
+    await identity.takeNextKey(next)
     log.info({ from, to }, 'the key of this agent was changed')
     onRotated()
     return true
   }
 
   async #problemWith(next: SigningKey): Promise<string | undefined> {
-    const { identity, config } = this.#options
+    const { identity, config, clock } = this.#options
     const { serverUrl, proxy } = config
     const url = new URL('agent/v1/rotate-key', withSlash(serverUrl))
     const { status, body } = await postJson(url, this.#requestOf(next), { proxy })
     if (status !== 200) return `it answered ${status}`
     const answer = rotateKeyResponse.safeParse(body).data
     if (!answer) return 'its answer does not have the expected form'
-    const keys = extendPinnedKeys(identity.pinnedKeys, answer.keys, verify)
-    const key = keys.get(answer.accepted.keyId ?? '')
+    const { pinned } = learnKeys(identity.serverKeys, answer.keys, verify, clock())
+    const key = pinned.get(answer.accepted.keyId ?? '')
     const said = keyAccepted.safeParse(
       key && openSignedText('agent-key-accepted/1', answer.accepted, key, verify),
     ).data

@@ -1,11 +1,10 @@
-import { extendPinnedKeys, FEATURE_NAMES, signingBytes, type AuditHead } from '@tenon/core'
+import { FEATURE_NAMES, signingBytes, type AuditHead } from '@tenon/core'
 import { PRODUCT_VERSION, type AgentFrame, type ServerFrame } from '@tenon/protocol'
 import type { Logger } from 'pino'
 import { compareHeads } from './audit-head.ts'
 import type { Heartbeat, Welcome } from './channel/channel.ts'
 import type { HelloContent } from './channel/handshake.ts'
 import type { CredentialDesk } from './credentials.ts'
-import { verify } from './crypto.ts'
 import type { EventOutbox } from './event-outbox.ts'
 import { messageOf } from './errors.ts'
 import type { Identity } from './identity.ts'
@@ -158,11 +157,10 @@ export class Session {
   }
 
   async #pin(links: Extract<ServerFrame, { type: 'keys' }>['keys']): Promise<void> {
-    const { identity, log } = this.#context
-    const keys = extendPinnedKeys(identity.pinnedKeys, links, verify)
-    if (keys.size === identity.pinnedKeys.size) return
-    await identity.pin(keys)
-    log.info({ keys: [...keys.keys()] }, 'new server keys pinned')
+    const { identity, clock, log } = this.#context
+    if (!(await identity.learnKeys(links, clock()))) return
+    const { pinned, ended } = identity.serverKeys
+    log.info({ keys: [...pinned.keys()], ended: Object.fromEntries(ended) }, 'the server changed its keys')
   }
 
   /** One after the other, so that of two values for one name the later one stays. */

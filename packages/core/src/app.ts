@@ -1,3 +1,4 @@
+import type { EgressName } from './egress-names.ts'
 import type { Json } from './json.ts'
 
 /** What a vendor ships: one immutable version of it. A part that is absent is empty. */
@@ -47,6 +48,8 @@ export interface ComponentSettings {
   driftSchedule?: string
   /** Images that the component uses without naming them where a build can see it. */
   images?: string[]
+  /** What its jobs call besides the install's registry, cluster and outputs. Absent: nothing is narrowed. */
+  egress?: EgressName[]
   health?: ComponentHealth
 }
 
@@ -126,6 +129,8 @@ export interface AppAction {
   labels?: { [key: string]: string }
   role?: string
   enableKubeConfig?: boolean
+  /** What its jobs call. Absent: nothing is narrowed. */
+  egress?: EgressName[]
 }
 
 export interface ActionStep {

@@ -84,4 +84,5 @@ export type SigningContext =
   | 'job-report/1'
   | 'agent-event/1'
   | 'server-key/1'
+  | 'server-key-end/1'
   | 'audit-head/1'

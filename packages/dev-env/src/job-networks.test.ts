@@ -1,7 +1,17 @@
+import { keptManifest, type ComponentSettings } from '@tenon/core'
 import { packFolder } from '@tenon/oci'
 import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { createServer, type IncomingMessage } from 'node:http'
 import net from 'node:net'
 import { tmpdir } from 'node:os'
@@ -22,6 +32,7 @@ const databaseUrl = Object.assign(new URL(clusterUrl), { pathname: database }).h
 const dir = mkdtempSync(join(tmpdir(), 'tenon-job-networks-'))
 const started: Program[] = []
 const closers: (() => void)[] = []
+const onStart = (program: Program) => void started.push(program)
 const APP = 'shop'
 const PATIENCE_SECONDS = 120
 const USER = 'customer'
@@ -69,7 +80,7 @@ void (async () => {
 beforeAll(async () => {
   ;({ dist, remove: removePrograms } = await buildPrograms(root))
   await sql(`create database ${database}`)
-  world = createWorld({ dir, dist, onStart: (program) => started.push(program) })
+  world = createWorld({ dir, dist, onStart })
   server = await world.startServer({
     env: {
       DATABASE_URL: databaseUrl,
@@ -77,7 +88,8 @@ beforeAll(async () => {
       TENON_RATE_LIMIT_PER_MINUTE: '1000000',
     },
   })
-  await buildApp()
+  const { host: postgres } = new URL(clusterUrl)
+  await buildApp(APP, [postgres, new URL(server.url).host, '169.254.169.254:80', '127.0.0.1:22'])
 }, 240_000)
 afterAll(async () => {
   await Promise.all(started.toReversed().map((program) => program.stop()))
@@ -87,23 +99,24 @@ afterAll(async () => {
   removePrograms()
 }, 60_000)
 
-async function buildApp(): Promise<void> {
+/** An app with one script, which tries to reach these places as it is deployed. */
+async function buildApp(app: string, places: string[], settings?: ComponentSettings): Promise<void> {
   const { client } = server
-  const source = join(world.folder('source'), 'web')
+  const source = join(world.folder('source'), app)
   mkdirSync(source)
-  const places = [new URL(clusterUrl).host, new URL(server.url).host, '169.254.169.254:80', '127.0.0.1:22']
   writeFileSync(join(source, 'probe.cjs'), probe(places))
   writeFileSync(join(source, 'deploy.sh'), '#!/bin/sh\nnode "$(dirname "$0")/probe.cjs"\n', { mode: 0o755 })
   for (const script of ['destroy.sh', 'status.sh'])
     writeFileSync(join(source, script), '#!/bin/sh\nexit 0\n', { mode: 0o755 })
-  const components = [{ name: 'web', type: 'script', dependencies: [], config: {} }]
+  const component = { name: 'web', type: 'script', dependencies: [], config: {} }
+  const components = [{ ...component, ...(settings === undefined ? {} : { settings }) }]
   await client.call('apps.sync', {
-    body: { app: { name: APP, displayName: 'Shop', description: '', components } },
+    body: { app: { name: app, displayName: 'Shop', description: '', components } },
   })
-  const agent = await world.startAgent(server, { name: 'build-agent', role: 'build' })
+  const agent = await world.startAgent(server, { name: `build-agent-of-${app}`, role: 'build' })
   const { digest } = await client.call('sources.put', { body: await packFolder(source) })
   const { builds } = await client.call('builds.create', {
-    params: { ref: APP },
+    params: { ref: app },
     body: { components: [{ name: 'web', source: digest }] },
   })
   const build = await until(
@@ -118,10 +131,15 @@ async function buildApp(): Promise<void> {
   await agent.stop()
 }
 
+interface InstallOptions extends Pick<AgentOptions, 'serverUrl' | 'env'> {
+  app?: string
+  machine?: World
+}
+
 /** An install with a registry and an agent of the `process` runtime; ends with its first run. */
-async function install(name: string, options: Pick<AgentOptions, 'serverUrl' | 'env'>) {
+async function install(name: string, { app = APP, machine = world, ...options }: InstallOptions = {}) {
   const { client } = server
-  await client.call('installs.create', { body: { name, app: APP, sandbox: { type: 'none' } } })
+  await client.call('installs.create', { body: { name, app, sandbox: { type: 'none' } } })
   const keyFile = join(world.folder(`${name}-keys`), 'registry.key')
   writeFileSync(keyFile, randomBytes(32).toString('base64url'), { mode: 0o600 })
   const registry = startProgram({
@@ -134,7 +152,7 @@ async function install(name: string, options: Pick<AgentOptions, 'serverUrl' | '
   started.push(registry)
   const url = (await registry.firstLine()).replace('registry listens at ', '')
   const env = { TENON_REGISTRY_URL: url, TENON_REGISTRY_KEY_FILE: keyFile, ...options.env }
-  await world.startAgent(server, { name, role: { install: name }, runtime: 'process', ...options, env })
+  await machine.startAgent(server, { name, role: { install: name }, runtime: 'process', ...options, env })
   const run = await until(
     `the run of ${name} to end`,
     async () => {
@@ -143,11 +161,12 @@ async function install(name: string, options: Pick<AgentOptions, 'serverUrl' | '
     },
     PATIENCE_SECONDS,
   )
+  const jobId = (key: string) => run.steps.find((step) => step.key === key)?.jobId ?? ''
   const log = async (key: string) => {
-    const jobId = run.steps.find((step) => step.key === key)?.jobId
-    return jobId ? new TextDecoder().decode(await logOf(jobId)) : ''
+    const id = jobId(key)
+    return id !== '' ? new TextDecoder().decode(await logOf(id)) : ''
   }
-  return { run, log, agentLog: () => readFileSync(join(dir, 'log', `${name}.log`), 'utf8') }
+  return { run, jobId, log, agentLog: () => readFileSync(join(dir, 'log', `${name}.log`), 'utf8') }
 }
 
 async function logOf(jobId: string): Promise<Uint8Array> {
@@ -182,26 +201,62 @@ describe('jobs with a network of their own', () => {
   }, 240_000)
 })
 
-describe('an agent behind a proxy that wants a user and has an authority of its own', () => {
-  it('syncs through it, where no name of the server can be resolved', async () => {
-    const certificate = selfSigned('tenon.vendor.test')
-    const { port, tunnels } = await authenticatingProxy('tenon.vendor.test', certificate)
-    const proxied = await install('proxied', {
-      serverUrl: 'https://tenon.vendor.test',
-      env: {
-        HTTPS_PROXY: `http://${USER}:${PASSWORD}@127.0.0.1:${port}`,
-        NO_PROXY: 'registry.test',
-        NODE_EXTRA_CA_CERTS: certificate.file,
-      },
-    })
-    expect(outcome(proxied)).toEqual([
+describe('a component that declares what it calls', () => {
+  it('reaches that, and nothing else of the machine', async () => {
+    const [declared, other] = [await listening(), await listening()]
+    const [host, port] = ['127.0.0.1', Number(declared.split(':')[1])]
+    await buildApp('narrow', [declared, other, '169.254.169.254:80'], { egress: [{ host, port }] })
+    const narrow = await install('narrow', { app: 'narrow' })
+    expect(outcome(narrow)).toEqual([
       ['sync:web', 'succeeded', ''],
       ['deploy:web', 'succeeded', ''],
     ])
-    expect(new Set(tunnels)).toEqual(new Set(['tenon.vendor.test:443']))
-    expect(proxied.agentLog()).toMatch(/"to":"tenon.vendor.test:443","via":"proxy"/)
-    expect(holding(dir, PASSWORD)).toEqual([])
+    const log = await narrow.log('deploy:web')
+    expect(log.match(/^probe .*$/gm)).toEqual([
+      `probe ${declared} reached 200`,
+      `probe ${other} closed 403`,
+      'probe 169.254.169.254:80 closed 403',
+    ])
+    expect(log).toContain(`its network is egress (the job API, its registry, ${declared})`)
+    const { text } = await server.client.call('jobs.manifest', {
+      params: { id: narrow.jobId('deploy:web') },
+    })
+    expect(keptManifest(text)).toMatchObject({
+      network: { mode: 'egress', names: [declared] },
+      requires: [{ feature: 'network' }],
+    })
   }, 240_000)
+})
+
+describe('an agent behind a proxy that wants a user and has an authority of its own', () => {
+  it.each([
+    ['proxied', () => world],
+    // Nothing keeps its jobs from the machine's network, out of which the proxy is the only way as well.
+    ['proxied-bare', () => createWorld({ dir, dist: withoutBubblewrap(dist), onStart })],
+  ] as const)(
+    'syncs through it, where no name of the server can be resolved: %s',
+    async (name, machine) => {
+      const certificate = selfSigned('tenon.vendor.test')
+      const { port, tunnels } = await authenticatingProxy('tenon.vendor.test', certificate)
+      const proxied = await install(name, {
+        machine: machine(),
+        serverUrl: 'https://tenon.vendor.test',
+        env: {
+          HTTPS_PROXY: `http://${USER}:${PASSWORD}@127.0.0.1:${port}`,
+          NO_PROXY: 'registry.test',
+          NODE_EXTRA_CA_CERTS: certificate.file,
+        },
+      })
+      expect(outcome(proxied)).toEqual([
+        ['sync:web', 'succeeded', ''],
+        ['deploy:web', 'succeeded', ''],
+      ])
+      expect(new Set(tunnels)).toEqual(new Set(['tenon.vendor.test:443']))
+      expect(proxied.agentLog()).toMatch(/"to":"tenon.vendor.test:443","via":"proxy"/)
+      expect(holding(dir, PASSWORD)).toEqual([])
+    },
+    240_000,
+  )
 })
 
 function selfSigned(name: string): { file: string; cert: string; key: string } {
@@ -213,6 +268,27 @@ function selfSigned(name: string): { file: string; cert: string; key: string } {
     stdio: 'ignore',
   })
   return { file, cert: readFileSync(file, 'utf8'), key: readFileSync(keyFile, 'utf8') }
+}
+
+/** A port of this machine that takes connections. */
+async function listening(): Promise<string> {
+  const listener = net.createServer((socket) => socket.on('error', () => undefined).end())
+  await new Promise<void>((done) => listener.listen(0, '127.0.0.1', done))
+  closers.push(() => listener.close())
+  return `127.0.0.1:${(listener.address() as net.AddressInfo).port}`
+}
+
+/** The same programs, on a machine where the agent finds no bubblewrap. */
+function withoutBubblewrap(from: string): string {
+  const folder = join(from, 'without-bubblewrap')
+  const names = readdirSync(from)
+  mkdirSync(folder)
+  for (const name of names) if (name !== 'agent.mjs') symlinkSync(join(from, name), join(folder, name))
+  const program = readFileSync(join(from, 'agent.mjs'), 'utf8')
+  const without = program.replaceAll(/\/(?:usr\/|usr\/local\/)?bin\/bwrap\b/g, '/nowhere/bwrap')
+  expect(without).not.toBe(program)
+  writeFileSync(join(folder, 'agent.mjs'), without)
+  return folder
 }
 
 /** It alone knows where `name` is: TLS ends behind it, and the rest goes to the real server. */

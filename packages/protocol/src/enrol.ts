@@ -7,6 +7,8 @@ export const keyLink = z.object({
   publicKey: z.base64(),
   signedBy: id.nullable(),
   signature: z.base64().nullable(),
+  /** By this key: when the one before it ended, which agents drop after a grace. */
+  previousEnd: z.object({ at: timestamp, signature: z.base64() }).optional(),
 })
 
 /** Signed over `text`; what a reader does not know in it is left out. */

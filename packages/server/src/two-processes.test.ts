@@ -1,4 +1,4 @@
-import { extendPinnedKeys, type JobManifest } from '@tenon/core'
+import { extendPinnedKeys, learnKeys, type JobManifest } from '@tenon/core'
 import { createClient } from '@tenon/protocol'
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
@@ -142,6 +142,9 @@ describe('two processes over one database', () => {
     expect(keyId).toBe(keys.at(-1)!.keyId)
     const pinned = new Map(before.map((link) => [link.keyId, link.publicKey]))
     expect([...extendPinnedKeys(pinned, heard.keys, verify).keys()]).toContain(keyId)
+    // Also an agent that heard of it from the other process knows that the key before it has ended.
+    const known = learnKeys({ pinned, ended: new Map() }, heard.keys, verify, Date.now())
+    expect([...known.ended.keys()]).toEqual([keys.at(-1)!.signedBy])
     const order = agent.frames.map((f) => f.type)
     expect(order.lastIndexOf('keys')).toBeLessThan(order.lastIndexOf('job.assign'))
     expect(await finishRun(agent, run.id, job)).toBe('succeeded')

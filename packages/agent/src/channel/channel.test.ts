@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import http from 'node:http'
 import net from 'node:net'
+import { learnKeys, type KnownKeys } from '@tenon/core'
 import { MAX_CONTROL_FRAME, type ServerFrame } from '@tenon/protocol'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { makeSigningKey, signerOf } from '../crypto.ts'
+import { makeSigningKey, signerOf, verify } from '../crypto.ts'
 import { ContractServer, newId } from '../testing/contract-server.ts'
 import { waitUntil } from '../testing/wait-until.ts'
 import { createChannel, type Channel, type ChannelOptions } from './channel.ts'
@@ -13,7 +14,7 @@ let server: ContractServer
 let channels: Channel[]
 let received: ServerFrame[]
 let welcomes: number
-let pinned: Map<string, string>
+let known: KnownKeys
 const log = pino({ level: 'silent' })
 
 beforeEach(async () => {
@@ -21,7 +22,7 @@ beforeEach(async () => {
   channels = []
   received = []
   welcomes = 0
-  pinned = new Map([[server.current.link.keyId, server.current.link.publicKey]])
+  known = { pinned: new Map([[server.current.link.keyId, server.current.link.publicKey]]), ended: new Map() }
 })
 afterEach(async () => {
   for (const channel of channels) await channel.stop()
@@ -38,8 +39,8 @@ function open(changes: Partial<ChannelOptions> = {}): Channel {
     bootCounter: 1,
     bootId: randomBytes(18).toString('base64url'),
     sign: signerOf(key),
-    keys: () => pinned,
-    onKeys: async (keys) => void (pinned = new Map(keys)),
+    keys: () => known,
+    onKeys: async (offered) => void (known = learnKeys(known, offered, verify, Date.now())),
     hello: () => ({
       version: '1',
       features: [],
@@ -87,7 +88,7 @@ describe('a challenge', () => {
     server.rotateKey()
     open()
     await server.session()
-    expect([...pinned.keys()]).toEqual(server.keys.map(({ link }) => link.keyId))
+    expect([...known.pinned.keys()]).toEqual(server.keys.map(({ link }) => link.keyId))
   })
 
   it('is needed: a welcome without one is not believed', async () => {

@@ -1,4 +1,4 @@
-import { fullJitter } from '@tenon/core'
+import { fullJitter, type KeyLink, type KnownKeys } from '@tenon/core'
 import type { AgentFrame, RejectCode, ServerFrame } from '@tenon/protocol'
 import type { Logger } from 'pino'
 import type { SignText } from '../crypto.ts'
@@ -26,10 +26,10 @@ export interface ChannelOptions {
   /** Random, one per start of the process. */
   bootId: string
   sign: SignText
-  /** The pinned keys of the server as they are now. */
-  keys: () => ReadonlyMap<string, string>
-  /** New keys that a pinned one vouches for; resolves when they are pinned on disk. */
-  onKeys: (keys: ReadonlyMap<string, string>) => Promise<void>
+  /** What is known of the server's keys now. */
+  keys: () => KnownKeys
+  /** Of a server that proved itself; resolves when what is new is on disk. */
+  onKeys: (offered: readonly KeyLink[]) => Promise<unknown>
   /** Asked at the moment of `hello`, so that the inventory is of that moment. */
   hello: () => HelloContent
   heartbeat: () => Heartbeat

@@ -145,9 +145,10 @@ export class Connection {
   }
 
   async #greet(challenge: Extract<ServerFrame, { type: 'challenge' }>): Promise<void> {
-    const { agentId, serverId, keys, onKeys, hello } = this.#options
+    const { agentId, serverId, keys, onKeys, hello, clock } = this.#options
     const agentNonce = this.#agentNonce
-    const checked = checkChallenge({ challenge, agentId, serverId, agentNonce, pinned: keys() })
+    const known = keys()
+    const checked = checkChallenge({ challenge, agentId, serverId, agentNonce, known, nowMs: clock() })
     if (!checked.ok) {
       this.#options.log.error(
         { problem: checked.message },
@@ -155,7 +156,7 @@ export class Connection {
       )
       return this.#drop(`the challenge is not valid: ${checked.message}`)
     }
-    if (checked.grew) await onKeys(checked.keys)
+    await onKeys(challenge.keys)
     this.#end.verified = true
     const { bootCounter, bootId, sign } = this.#options
     const { nonce, wire } = checked.challenge

@@ -10,7 +10,7 @@ it('a fleet of channels in one process connects, and comes back after a cut', as
   const server = await ContractServer.start()
   const key = makeSigningKey()
   server.agentPublicKey = key.publicKey
-  const keys = new Map([[server.current.link.keyId, server.current.link.publicKey]])
+  const pinned = new Map([[server.current.link.keyId, server.current.link.publicKey]])
   const channels = Array.from({ length: 100 }, () =>
     createChannel({
       serverUrl: server.url,
@@ -19,7 +19,7 @@ it('a fleet of channels in one process connects, and comes back after a cut', as
       bootCounter: 1,
       bootId: randomBytes(18).toString('base64url'),
       sign: signerOf(key),
-      keys: () => keys,
+      keys: () => ({ pinned, ended: new Map() }),
       onKeys: async () => undefined,
       hello: () => ({
         version: '1',

@@ -1,4 +1,4 @@
-import { extendPinnedKeys, isSignedBy, parseDocument } from '@tenon/core'
+import { isSignedBy, learnKeys, parseDocument, type KnownKeys } from '@tenon/core'
 import {
   serverChallenge,
   WIRE_RANGE,
@@ -19,19 +19,20 @@ export interface ChallengeCheck {
   agentId: string
   serverId: string
   agentNonce: string
-  pinned: ReadonlyMap<string, string>
+  known: KnownKeys
+  nowMs: number
 }
 
-export type ChallengeVerdict =
-  | { ok: true; challenge: ServerChallenge; keys: Map<string, string>; grew: boolean }
-  | { ok: false; message: string }
+export type ChallengeVerdict = { ok: true; challenge: ServerChallenge } | { ok: false; message: string }
 
-/** Pure: `keys` are the pinned ones and those they vouch for. A challenge that does not verify is never answered. */
+/** Pure: by the pinned keys and those they vouch for. A challenge that does not verify is never answered. */
 export function checkChallenge(check: ChallengeCheck): ChallengeVerdict {
-  const { agentId, serverId, agentNonce, pinned } = check
+  const { agentId, serverId, agentNonce, known, nowMs } = check
   const { challenge: signed, keys: offered } = check.challenge
-  const keys = extendPinnedKeys(pinned, offered, verify)
-  const key = keys.get(signed.keyId)
+  const { pinned, ended } = learnKeys(known, offered, verify, nowMs)
+  const key = pinned.get(signed.keyId)
+  if (!key && ended.has(signed.keyId))
+    return no(`its key ${signed.keyId} ended at ${ended.get(signed.keyId)}`)
   if (!key) return no(`no pinned key vouches for key ${signed.keyId}`)
   if (!isSignedBy('server-challenge/2', signed, key, verify)) return no('its signature does not hold')
   const challenge = serverChallenge.safeParse(parseDocument(signed.text)).data
@@ -43,7 +44,7 @@ export function checkChallenge(check: ChallengeCheck): ChallengeVerdict {
   const { wire } = challenge
   if (wire < WIRE_RANGE.min || wire > WIRE_RANGE.max)
     return no(`the server chose version 0.${wire}, which this agent does not speak`)
-  return { ok: true, challenge, keys, grew: keys.size > pinned.size }
+  return { ok: true, challenge }
 }
 
 function no(message: string): { ok: false; message: string } {

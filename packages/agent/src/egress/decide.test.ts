@@ -41,6 +41,25 @@ describe('where a job may be connected to', () => {
     expect(decide('tenon.example.com:443', egress('api.example.com:443'))).toBe('network_refused')
   })
 
+  it('is the API server too, whatever names are declared beside it', () => {
+    for (const network of [egress('api.example.com:443'), egress()])
+      expect(decide('10.0.0.1:6443', network)).toBe('as it is')
+    expect(decide('10.0.0.2:6443', egress('api.example.com:443'))).toBe('network_refused')
+  })
+
+  it('is every name below a declared domain, and nothing that only ends like it', () => {
+    const network = egress('*.example.com:443')
+    expect(decide('a.example.com:443', network)).toBe('yes')
+    expect(decide('A.b.example.com:443', network)).toBe('yes')
+    for (const place of [
+      'example.com:443',
+      'badexample.com:443',
+      'a.example.com:80',
+      'a.example.com.evil:443',
+    ])
+      expect(decide(place, network)).toBe('network_refused')
+  })
+
   it('is what the outputs that it may read name, but no metadata that they name', () => {
     const outputs = ['https://db.example.com/path', 'cache.internal:6379', 'http://169.254.169.254', 'a word']
     const network = egress('server')

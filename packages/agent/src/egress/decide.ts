@@ -36,15 +36,26 @@ export function decideEgress(
   const own = ownTargets(rules).find((each) => isSame(targetOf(each), target))
   if (own !== undefined) return allowed(target, own.protocol === 'https:', true)
   const isSecure = target.port !== 80
-  if (network.mode === 'cluster' && clusters.some((each) => isSame(each, target)))
+  if (network.mode !== 'internal' && clusters.some((each) => isSame(each, target)))
     return allowed(target, isSecure, true)
   if (!isClosed(network)) return allowed(target, isSecure, false)
-  const declared = network.names.map(parseTarget).some((each) => each !== undefined && isSame(each, target))
+  const declared = network.mode === 'egress' && network.names.some((name) => isNamed(name, target))
   // A name that resolves to a special address was not declared as one.
   if (declared) return allowed(target, isSecure, isIP(target.host) !== 0)
   const isOutput = network.mode === 'egress' && outputs.some((each) => isSame(each, target))
   if (isOutput) return allowed(target, isSecure, isLoopback(target))
   return refused(target, rules)
+}
+
+/** `*.` stands for whatever lies below that domain. */
+function isNamed(name: string, target: Target): boolean {
+  if (!name.startsWith('*.')) return isMatch(parseTarget(name), target)
+  const domain = parseTarget(name.slice(2))
+  return domain?.port === target.port && isIP(target.host) === 0 && target.host.endsWith(`.${domain.host}`)
+}
+
+function isMatch(one: Target | undefined, other: Target): boolean {
+  return one !== undefined && isSame(one, other)
 }
 
 /** The agent's own settings: whoever runs it says what is at them. */

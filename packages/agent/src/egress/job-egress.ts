@@ -1,5 +1,5 @@
 import { SERVER_NAME, type JobManifest } from '@tenon/core'
-import { allowedNetwork, isClosed, type NetworkLimits } from '../job-network.ts'
+import { allowedNetwork, isClosed, reachesCluster, type NetworkLimits } from '../job-network.ts'
 import type { ProxySettings } from '../proxy.ts'
 import type { OwnNetwork } from '../runtime/runtime.ts'
 import type { EgressRules } from './decide.ts'
@@ -23,13 +23,18 @@ export interface EgressSettings {
 export function rulesFor(manifest: JobManifest, settings: EgressSettings): EgressRules {
   const { serverUrl, registryUrl, clusters, limits } = settings
   const network = allowedNetwork(manifest, limits)
-  return { network, serverUrl, registryUrl: registryUrl ?? serverUrl, clusters }
+  const own = reachesCluster(manifest.kind) ? clusters : []
+  return { network, serverUrl, registryUrl: registryUrl ?? serverUrl, clusters: own }
 }
 
 /** Pure: how a job with a network of its own finds the relay, in the forms that tools know. */
-export function ownNetworkOf(rules: EgressRules, isDemanded: boolean): OwnNetwork | undefined {
+export function ownNetworkOf(
+  rules: EgressRules,
+  settings: EgressSettings,
+  isDemanded: boolean,
+): OwnNetwork | undefined {
   if (!isClosed(rules.network)) return undefined
-  return { env: insideEnv(rules), isDemanded }
+  return { env: insideEnv(rules), openEnv: openEnv(settings, false), isDemanded }
 }
 
 /** Pure: where a loopback is the job's own, what it may reach on the machine's answers under the same address. */
@@ -48,9 +53,15 @@ export function insideEnv(rules: EgressRules, direct: readonly string[] = []): R
 }
 
 /** Pure: an open job dials by itself, or through the relay where the agent has a proxy, whose user no job sees. */
-export function openEnv({ proxy }: EgressSettings, hasOwnLoopback: boolean): Record<string, string> {
+export function openEnv(
+  { proxy }: EgressSettings,
+  hasOwnLoopback: boolean,
+  direct: readonly string[] = [],
+): Record<string, string> {
   if (!proxy.httpProxy && !proxy.httpsProxy) return {}
-  const near = ['127.0.0.1', 'localhost', '::1', ...(proxy.noProxy ? [proxy.noProxy] : [])].join(',')
+  const near = ['127.0.0.1', 'localhost', '::1', ...direct, ...(proxy.noProxy ? [proxy.noProxy] : [])].join(
+    ',',
+  )
   const url = `http://127.0.0.1:${PROXY_PORT}`
   return {
     TENON_JOB_PROXY: hasOwnLoopback ? `127.0.0.1:${PROXY_PORT}` : 'any',
@@ -68,7 +79,7 @@ function loopbackTargets({ network, registryUrl, serverUrl, clusters }: EgressRu
   const wanted = [
     targetOf(new URL(registryUrl)),
     ...network.names.map((name) => (name === SERVER_NAME ? targetOf(new URL(serverUrl)) : parseTarget(name))),
-    ...(network.mode === 'cluster' ? clusters : []),
+    ...(network.mode === 'internal' ? [] : clusters),
   ].filter((each) => each !== undefined)
   return [...new Map(wanted.filter(isLoopback).map((each) => [showTarget(each), each])).values()]
 }

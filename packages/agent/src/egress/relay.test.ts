@@ -1,7 +1,10 @@
+import { once } from 'node:events'
 import http from 'node:http'
 import net from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { pino } from 'pino'
 import { ApiWorld, socketOf, type ApiJob } from '../testing/api-world.ts'
+import { createRelay, MAX_CONNECTIONS, type RelayedJob } from './relay.ts'
 
 let world: ApiWorld
 let registry: net.Server
@@ -57,6 +60,107 @@ function connect(job: ApiJob, place: string, token = job.spec.files['token']): P
     request.end()
   })
 }
+
+/** A proxy that answers when it is told to; what is dialed through it stays open until the relay ends it. */
+async function slowProxy() {
+  let dialed: (socket: net.Socket) => void
+  const asked = new Promise<net.Socket>((done) => (dialed = done))
+  const server = net.createServer({ allowHalfOpen: true }, (socket) => {
+    socket.on('error', () => undefined)
+    socket.once('data', () => dialed(socket.resume()))
+  })
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done))
+  const url = `http://127.0.0.1:${(server.address() as net.AddressInfo).port}`
+  const relay = createRelay({
+    proxy: { httpsProxy: url, httpProxy: url, noProxy: undefined },
+    log: pino({ level: 'silent' }),
+  })
+  return { server, asked, relay }
+}
+
+/** Both ends of a job's connection, real sockets. */
+async function jobSockets() {
+  const server = net.createServer({ allowHalfOpen: true })
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done))
+  const accepted = once(server, 'connection') as Promise<[net.Socket]>
+  const job = net.connect((server.address() as net.AddressInfo).port, '127.0.0.1')
+  const [socket] = await accepted
+  socket.on('error', () => undefined)
+  server.close()
+  return { job, socket }
+}
+
+const anyJob = (): RelayedJob => ({
+  jobId: 'job_relay',
+  rules: {
+    network: { mode: 'egress', names: [] },
+    registryUrl: 'http://127.0.0.1:5000',
+    serverUrl: 'http://127.0.0.1:4000',
+    clusters: [],
+  },
+  outputs: async () => [],
+})
+/** Unlike `once`, whatever error came before. */
+const closing = (socket: net.Socket) => new Promise<void>((done) => socket.once('close', () => done()))
+const asking = (url: string) => ({ url }) as http.IncomingMessage
+
+describe('what is dialed for a job', () => {
+  it.each(['the job was reset', 'the agent stopped'] as const)(
+    'is closed when %s while the dial was under way',
+    async (cause) => {
+      const { server, asked, relay } = await slowProxy()
+      const { job, socket } = await jobSockets()
+      const connecting = relay.connect(anyJob(), asking('far.example:443'), socket, Buffer.alloc(0))
+      const dialed = await asked
+      const gone = closing(socket)
+      if (cause === 'the job was reset') job.resetAndDestroy()
+      else relay.close()
+      await gone
+      const closed = closing(dialed)
+      dialed.write('HTTP/1.1 200 OK\r\n\r\n')
+      await connecting
+      // Half open on this side, so only the relay's end of it can close it.
+      dialed.once('end', () => dialed.end())
+      await expect(closed).resolves.toBeUndefined()
+      job.destroy()
+      server.close()
+    },
+  )
+
+  it('is nothing more once the agent stops', async () => {
+    const { server, relay } = await slowProxy()
+    const { job, socket } = await jobSockets()
+    relay.close()
+    const gone = closing(socket)
+    await relay.connect(anyJob(), asking('far.example:443'), socket, Buffer.alloc(0))
+    await expect(gone).resolves.toBeUndefined()
+    job.destroy()
+    server.close()
+  })
+
+  it('is bounded per job, in words, and free again when connections end', async () => {
+    const { server, relay } = await slowProxy()
+    const ask = async () => {
+      const { job, socket } = await jobSockets()
+      let said = ''
+      job.on('data', (bytes: Buffer) => (said += bytes.toString()))
+      void relay.connect(anyJob(), asking('far.example:443'), socket, Buffer.alloc(0))
+      return { job, socket, answered: once(job, 'end').then(() => said) }
+    }
+    const many = await Promise.all(Array.from({ length: MAX_CONNECTIONS }, ask))
+    const refused = await ask()
+    expect(await refused.answered).toContain('too_many_connections')
+    const gone = closing(many[0]!.socket)
+    many[0]!.job.resetAndDestroy()
+    await gone
+    const again = await ask()
+    const other = await ask()
+    expect(await other.answered).toContain('too_many_connections')
+    for (const { job } of [...many, again, refused, other]) job.destroy()
+    relay.close()
+    server.close()
+  })
+})
 
 describe('the relay of the job API', () => {
   it('carries bytes both ways to the registry of a job that may reach nothing else', async () => {

@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { Logger } from 'pino'
 import type { ProxySettings } from '../proxy.ts'
@@ -24,21 +25,37 @@ const STATUS = {
   bad_target: 400,
   network_refused: 403,
   address_refused: 403,
+  too_many_connections: 429,
   unreachable: 502,
   proxy_failed: 502,
 } as const
 
+/** Of one job at once: far more than tools open, and few enough that no job takes the agent's descriptors. */
+export const MAX_CONNECTIONS = 256
+/** After one side has said its last word, and maybe died, the other may be silent for this long. */
+const HALF_OPEN_MS = 600_000
+
 /** The one way out of a job that has a network of its own: by name, with a line in the agent's log for each connection. */
 export function createRelay({ proxy, log }: { proxy: ProxySettings; log: Logger }): Relay {
   const open = new Set<Duplex>()
+  const ofJob = new Map<string, number>()
   const counts = { connected: 0, refused: 0 }
+  let isClosed = false
+  const decide = async (to: string, job: RelayedJob) => {
+    const plain = decideEgress(to, job.rules)
+    return plain.ok ? plain : decideEgress(to, job.rules, await job.outputs().catch(() => []))
+  }
   return {
     async connect(job, request, socket, head) {
       const to = (request.url ?? '').slice(0, 300)
       const { jobId } = job
       hold(open, socket)
-      const plain = decideEgress(to, job.rules)
-      const verdict = plain.ok ? plain : decideEgress(to, job.rules, await job.outputs().catch(() => []))
+      if (isClosed) return void socket.destroy()
+      if (!count(ofJob, jobId, socket)) {
+        log.warn({ jobId, to, code: TOO_MANY.code, open: MAX_CONNECTIONS }, 'a job is not connected')
+        return answer(socket, TOO_MANY)
+      }
+      const verdict = await decide(to, job)
       if (!verdict.ok) {
         counts.refused += 1
         log.warn({ jobId, to, code: verdict.code, refused: counts.refused }, 'a job may not connect there')
@@ -46,6 +63,9 @@ export function createRelay({ proxy, log }: { proxy: ProxySettings; log: Logger 
       }
       try {
         const dialed = await dial(verdict.target, { ...verdict, proxy })
+        // The job or the agent may have gone meanwhile, and nobody else would ever end what was dialed.
+        if (isClosed) socket.destroy()
+        if (socket.destroyed) return void dialed.socket.destroy()
         counts.connected += 1
         log.info({ jobId, to, via: dialed.via, connected: counts.connected }, 'a job connects out')
         hold(open, dialed.socket)
@@ -60,9 +80,29 @@ export function createRelay({ proxy, log }: { proxy: ProxySettings; log: Logger 
       }
     },
     close() {
+      isClosed = true
       for (const socket of open) socket.destroy()
     },
   }
+}
+
+const TOO_MANY = {
+  code: 'too_many_connections',
+  message: `This job has ${MAX_CONNECTIONS} connections open already.`,
+  remedy: 'Have it close those that it does not need, or open fewer at once.',
+} as const
+
+/** False when the job has as many as it may. */
+function count(ofJob: Map<string, number>, jobId: string, socket: Duplex): boolean {
+  const before = ofJob.get(jobId) ?? 0
+  if (before >= MAX_CONNECTIONS) return false
+  ofJob.set(jobId, before + 1)
+  socket.once('close', () => {
+    const left = (ofJob.get(jobId) ?? 1) - 1
+    if (left === 0) ofJob.delete(jobId)
+    else ofJob.set(jobId, left)
+  })
+  return true
 }
 
 function hold(open: Set<Duplex>, socket: Duplex): void {
@@ -72,9 +112,11 @@ function hold(open: Set<Duplex>, socket: Duplex): void {
   socket.on('error', () => undefined)
 }
 
-function join(one: Duplex, other: Duplex): void {
+function join(one: Duplex, other: Socket): void {
   one.pipe(other)
   other.pipe(one)
+  for (const side of [one, other])
+    side.once('end', () => other.setTimeout(HALF_OPEN_MS, () => other.destroy()))
   one.once('close', () => other.destroy())
   other.once('close', () => one.destroy())
 }

@@ -1,4 +1,4 @@
-import type { AgentRole } from '@tenon/core'
+import type { AgentRole, KnownKeys } from '@tenon/core'
 import { readManifest } from '@tenon/protocol'
 import { fingerprint } from '../crypto.ts'
 import { heldState } from '../job-decisions.ts'
@@ -12,7 +12,7 @@ export interface StatusFacts {
     serverId: string
     role: AgentRole
     installId: string | null
-    pinnedKeys: ReadonlyMap<string, string>
+    serverKeys: Pick<KnownKeys, 'pinned'>
     key: { publicKey: string }
   }
   state: JournalState
@@ -49,7 +49,10 @@ export function describeAgent({ identity, state, start, pid, live }: StatusFacts
     },
     auditHead: state.head,
     runtime: start?.runtime ?? null,
-    pinnedKeys: [...identity.pinnedKeys].map(([keyId, key]) => ({ keyId, fingerprint: fingerprint(key) })),
+    pinnedKeys: [...identity.serverKeys.pinned].map(([keyId, key]) => ({
+      keyId,
+      fingerprint: fingerprint(key),
+    })),
   }
 }
 

@@ -79,7 +79,7 @@ async function readStatus({ dir }: AgentFolder) {
   return describeAgent({
     identity: {
       ...identity,
-      pinnedKeys: new Map(Object.entries(identity.pinnedKeys)),
+      serverKeys: { pinned: new Map(Object.entries(identity.pinnedKeys)) },
       key: await loadOrMakeKey(dir),
     },
     state,

@@ -60,6 +60,8 @@ export interface JobSpec {
 export interface OwnNetwork {
   /** Added to the job's environment where the runtime really gives it a loopback of its own. */
   env: Record<string, string>
+  /** Added instead where it cannot, and the job has the machine's network: the proxy of that. */
+  openEnv?: Record<string, string>
   /** The customer demands it: a machine that cannot do it starts no such job. Else the job has the machine's network. */
   isDemanded: boolean
 }

@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto'
 import http from 'node:http'
 import type { AddressInfo } from 'node:net'
 import {
-  keyStatement,
   makeId,
   flatManifest,
   isSignedBy,
@@ -44,6 +43,7 @@ import {
 } from '@tenon/protocol'
 import { WebSocketServer, type WebSocket } from 'ws'
 import { fingerprint, joinTokenKey, makeSigningKey, sha256, verify, type SigningKey } from '../crypto.ts'
+import { linkAfter } from './key-links.ts'
 import { waitUntil } from './wait-until.ts'
 
 /** As frames come, with what is signed in them read. */
@@ -64,6 +64,8 @@ export class ContractServer {
   role: 'build' | 'setup' | 'install' = 'install'
   installId: string | null = newId('install')
   readonly keys: { link: KeyLink; key: SigningKey }[] = []
+  /** Older servers say no ends of their keys. */
+  saysEnds = true
   readonly frames: HeardFrame[] = []
   /** Log bytes by job, as far as they came without a gap. */
   readonly logs = new Map<string, Buffer>()
@@ -127,9 +129,8 @@ export class ContractServer {
     const key = makeSigningKey()
     const keyId = newId('key')
     const before = this.keys.at(-1)
-    const link = { keyId, publicKey: key.publicKey }
-    const signature = before ? before.key.sign(keyStatement(link)) : null
-    this.keys.push({ key, link: { ...link, signedBy: before?.link.keyId ?? null, signature } })
+    const link = { keyId, publicKey: key.publicKey, signedBy: null, signature: null }
+    this.keys.push({ key, link: before ? linkAfter(before, { ...link, key }, this.saysEnds) : link })
   }
 
   get current(): { link: KeyLink; key: SigningKey } {
@@ -176,8 +177,7 @@ export class ContractServer {
     return signDocument(context, value, this.current.link.keyId, this.current.key.sign)
   }
 
-  sign(manifest: JobManifest): SignedDocument {
-    const { link, key } = this.current
+  sign(manifest: JobManifest, { link, key } = this.current): SignedDocument {
     return signDocument('job-manifest/1', nested(manifest), link.keyId, key.sign)
   }
 

@@ -9,6 +9,7 @@ import type {
   ComponentHealth,
   ComponentSettings,
   ComponentSource,
+  EgressName,
   InputGroup,
   Json,
 } from '@tenon/core'
@@ -41,6 +42,7 @@ export const OWN_FIELDS: ReadonlySet<string> = new Set([
   'drift_schedule',
   'health',
   'images',
+  'egress',
   'source',
   'public_repo',
   'connected_repo',
@@ -93,8 +95,15 @@ function toSettings(value: Table, helmTimeout: string): ComponentSettings {
     autoApproveOnPoliciesPassing: value['auto_approve_on_policies_passing'] as boolean | undefined,
     driftSchedule: value['drift_schedule'] as string | undefined,
     images: value['images'] as string[] | undefined,
+    egress: toEgress(value['egress'] as EgressTable[] | undefined),
     health: value['health'] === undefined ? undefined : toHealth(value['health'] as Table),
   })
+}
+
+type EgressTable = { host: string; port?: number | undefined }
+
+function toEgress(egress: readonly EgressTable[] | undefined): EgressName[] | undefined {
+  return egress?.map(({ host, port = 443 }) => ({ host, port }))
 }
 
 function toHealth(health: Table): ComponentHealth {
@@ -195,10 +204,11 @@ export function toAction(
         source: sourceOf(step as Table),
       }),
     })),
-    ...defined<Pick<AppAction, 'labels' | 'role' | 'enableKubeConfig'>>({
+    ...defined<Pick<AppAction, 'labels' | 'role' | 'enableKubeConfig' | 'egress'>>({
       labels: Object.keys(labels).length > 0 ? textTable(labels) : undefined,
       role: action.role,
       enableKubeConfig: kube,
+      egress: toEgress(action.egress),
     }),
   }
 }

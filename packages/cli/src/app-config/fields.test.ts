@@ -45,7 +45,7 @@ const REFERENCE: Record<string, string> = {
     'COMMON public.image_url public.tag aws_ecr.iam_role_arn aws_ecr.region aws_ecr.image_url aws_ecr.tag gcp_gar.gcp_project_id gcp_gar.region gcp_gar.image_url gcp_gar.tag gcp_gar.service_account_email gcp_gar.workload_identity_provider device',
   'component-pulumi': 'COMMON runtime pulumi_version config env_vars REPOS',
   action:
-    'name timeout labels dependencies role break_glass_role enable_kube_config image triggers.type triggers.cron_schedule triggers.component_name triggers.index steps.name steps.command steps.inline_contents steps.env_vars steps.public_repo.repo steps.connected_repo.repo description label inputs.name inputs.description inputs.required steps.enable_kube_config kubernetes_context triggers.schedule',
+    'name timeout labels dependencies role break_glass_role enable_kube_config image triggers.type triggers.cron_schedule triggers.component_name triggers.index steps.name steps.command steps.inline_contents steps.env_vars steps.public_repo.repo steps.connected_repo.repo description label inputs.name inputs.description inputs.required steps.enable_kube_config kubernetes_context triggers.schedule egress.host egress.port',
   runbook:
     'name description readme labels dependencies input.name input.display_name input.description input.required input.type steps.name steps.type steps.component_name steps.deploy_dependents steps.tear_down_dependents steps.skip_component_deploys steps.action_name steps.command steps.inline_contents steps.env_vars steps.timeout steps.role',
   branch:
@@ -62,7 +62,7 @@ const REFERENCE: Record<string, string> = {
   kubernetes_contexts: 'kubernetes_context.name kubernetes_context.component',
 }
 const COMMON =
-  'type name var_name labels dependencies operation_roles.operation operation_roles.role toggleable default_enabled kubernetes_context build_timeout deploy_timeout max_auto_retries skip_noops auto_approve_on_policies_passing drift_schedule health.probes.type health.probes.url health.probes.command health.probes.name health.block_deploy health.stabilization_window health.required_checks'
+  'type name var_name labels dependencies operation_roles.operation operation_roles.role toggleable default_enabled kubernetes_context build_timeout deploy_timeout max_auto_retries skip_noops auto_approve_on_policies_passing drift_schedule health.probes.type health.probes.url health.probes.command health.probes.name health.block_deploy health.stabilization_window health.required_checks egress.host egress.port'
 const REPOS =
   'public_repo.repo public_repo.directory public_repo.branch connected_repo.repo connected_repo.directory connected_repo.branch'
 
@@ -161,6 +161,10 @@ describe('the app that a full folder makes', () => {
         autoApproveOnPoliciesPassing: true,
         driftSchedule: '0 */6 * * *',
         images: ['nginx:1'],
+        egress: [
+          { host: 'api.example.com', port: 443 },
+          { host: '*.example.org', port: 8443 },
+        ],
         health: {
           probes: [
             { name: 'up', type: 'http', url: 'http://x/{{ .nuon.id }}' },
@@ -282,6 +286,7 @@ describe('the app that a full folder makes', () => {
         labels: { label: 'aws', kind: 'db' },
         role: '{{.nuon.install.id}}-maintenance',
         enableKubeConfig: true,
+        egress: [{ host: 'hooks.example.com', port: 8443 }],
         triggers: [
           { type: 'cron', cron: '*/45 * * * *' },
           { type: 'cron', cron: '0 0 * * *' },

@@ -56,6 +56,22 @@ const MISTAKES: [what: string, files: Record<string, string | Uint8Array>, lines
     ['sandbox.toml:1:1: the file is too large; expected at most 1 MB'],
   ],
   [
+    'hosts that no job may call',
+    {
+      'components/db.toml': terraform(
+        '[[egress]]\nhost = "https://x.com"\n[[egress]]\nhost = "169.254.169.254"\nport = 80\n[[egress]]\nhost = "localhost"\n[[egress]]\nport = 0\nhost = "x.com"\n',
+      ),
+      'actions/act.toml': action('', '[[triggers]]\ntype = "manual"\n[[egress]]\nhost = "::1"\n'),
+    },
+    [
+      'actions/act.toml:6:1: egress[0].host has a wrong value; expected a host of the network, not the machine itself or its metadata address',
+      'components/db.toml:5:1: egress[0].host has a wrong value; expected a host name, *. and a domain, or an IP address',
+      'components/db.toml:7:1: egress[1].host has a wrong value; expected a host of the network, not the machine itself or its metadata address',
+      'components/db.toml:10:1: egress[2].host has a wrong value; expected a host of the network, not the machine itself or its metadata address',
+      'components/db.toml:12:1: egress[3].port has a wrong value; expected at least 1',
+    ],
+  ],
+  [
     'a number that is none',
     { 'components/db.toml': terraform('vars = { a = nan }\n') },
     ['components/db.toml:4:10: vars.a has a wrong value; expected a finite number'],

@@ -139,7 +139,7 @@ function checkWalls(items: Agents): Check {
     )
   const open =
     'jobs with egress and no declared names (Terraform, scripts, actions) have the network of their machine'
-  const narrow = 'narrow jobs with TENON_JOB_NETWORKS of the agent'
+  const narrow = 'declare [[egress]] in the app, or narrow jobs with TENON_JOB_NETWORKS of the agent'
   if (told.length === 0) return ok('walls', `${open}; ${narrow}`)
   return warn(
     'walls',

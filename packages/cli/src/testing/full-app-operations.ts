@@ -48,6 +48,9 @@ name = "three"
 command = "./run.sh"
 [steps.connected_repo]
 repo = "acme/private"
+[[egress]]
+host = "hooks.example.com"
+port = 8443
 `,
   'actions/backup.sh': '#!/bin/sh\necho hi\n',
   'runbooks/all.toml': `name = "all"

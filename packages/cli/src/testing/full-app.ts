@@ -22,6 +22,11 @@ limits = { memoryBytes = 1, cpus = 0.5, pids = 2, timeoutSeconds = 3, graceSecon
 const commonTables = `[[operation_roles]]
 operation = "deploy"
 role = "{{.nuon.install.id}}-deploy"
+[[egress]]
+host = "api.example.com"
+[[egress]]
+host = "*.example.org"
+port = 8443
 [health]
 block_deploy = true
 stabilization_window = "30s"

@@ -1,4 +1,4 @@
-import { INPUT_TYPES, type App } from '@tenon/core'
+import { EGRESS_HOST, INPUT_TYPES, isEgressHost, type App } from '@tenon/core'
 import { z } from 'zod'
 import { json, jsonObject, name, partName, text } from '../scalars.ts'
 
@@ -31,6 +31,15 @@ export const componentHealth = z.strictObject({
   stabilizationSeconds: z.int().nonnegative().max(3600),
 })
 
+const egress = z
+  .array(
+    z.strictObject({
+      host: z.string().max(253).refine(isEgressHost, `must be ${EGRESS_HOST}`),
+      port: z.int().min(1).max(65_535),
+    }),
+  )
+  .max(100)
+
 const settings = z.strictObject({
   labels: labels.exactOptional(),
   toggleable: z.boolean().exactOptional(),
@@ -42,6 +51,7 @@ const settings = z.strictObject({
   autoApproveOnPoliciesPassing: z.boolean().exactOptional(),
   driftSchedule: z.string().max(200).exactOptional(),
   images: z.array(z.string().max(500)).max(500).exactOptional(),
+  egress: egress.exactOptional(),
   health: componentHealth.exactOptional(),
 })
 
@@ -122,6 +132,7 @@ const action = z.strictObject({
   labels: labels.exactOptional(),
   role: z.string().max(255).exactOptional(),
   enableKubeConfig: z.boolean().exactOptional(),
+  egress: egress.exactOptional(),
 })
 
 export const app = z.strictObject({

@@ -1,11 +1,13 @@
 import {
   actionKey,
+  declaredNetwork,
   documentDigest,
   defaultNetwork,
   isBuilt,
   KIND_RULES,
   kubernetesTargets,
   nestManifest,
+  requiredByNetwork,
   signDocument,
   type App,
   type AgentRole,
@@ -58,6 +60,7 @@ const LIMITS: Record<JobKind, ManifestLimits> = {
 export function signManifest(context: Context, jobId: string, fence: number, plan: JobPlan) {
   const issuedAt = isoNow(context)
   const expiresAt = isoNow(context, context.config.manifestTtlSeconds)
+  const network = plan.network ?? defaultNetwork(plan.kind, plan.operations)
   const manifest = nestManifest(
     { jobId, fence, issuedAt, notBefore: issuedAt, expiresAt },
     {
@@ -65,8 +68,8 @@ export function signManifest(context: Context, jobId: string, fence: number, pla
       kind: plan.kind,
       target: { role: plan.role, installId: plan.role === 'install' ? plan.installId : null },
       role: plan.cloudRole === undefined ? KIND_RULES[plan.kind].role : plan.cloudRole,
-      network: plan.network ?? defaultNetwork(plan.kind, plan.operations),
-      requires: [],
+      network,
+      requires: requiredByNetwork(network),
       operations: plan.operations,
       limits: limitsOf(plan),
     },
@@ -135,15 +138,23 @@ export function planJobOfStep(plugins: Plugins, subject: StepSubject): JobPlan {
     case 'sync':
       return { kind, ...inInstall, operations: [syncOperation(plugins, subject)] }
     case 'plan':
-      return { kind, ...inInstall, operations: [componentOperation(plugins, subject, kind)] }
+      return {
+        kind,
+        ...inInstall,
+        operations: [componentOperation(plugins, subject, kind)],
+        network: declaredNetwork(componentOf(subject).settings?.egress),
+      }
     case 'deploy':
     case 'destroy': {
-      const limits = { timeoutSeconds: componentOf(subject).settings?.deployTimeoutSeconds }
-      return { kind, ...inInstall, operations: [componentOperation(plugins, subject, kind)], limits }
+      const { deployTimeoutSeconds: timeoutSeconds, egress } = componentOf(subject).settings ?? {}
+      const operations = [componentOperation(plugins, subject, kind)]
+      return { kind, ...inInstall, operations, limits: { timeoutSeconds }, network: declaredNetwork(egress) }
     }
     case 'action': {
-      const cloudRole = subject.app.actions?.find(({ name }) => name === subject.action)?.role
-      return { kind, ...inInstall, operations: [actionOperation(plugins, subject)], cloudRole }
+      const { role: cloudRole, egress } =
+        subject.app.actions?.find(({ name }) => name === subject.action) ?? {}
+      const operations = [actionOperation(plugins, subject)]
+      return { kind, ...inInstall, operations, cloudRole, network: declaredNetwork(egress) }
     }
     case 'secrets':
       return { kind: 'deploy', ...inInstall, operations: [secretsOperation(plugins, subject, 'deploy')] }

@@ -54,9 +54,13 @@ describe('a job without its agent', () => {
 
 describe('a job that may have no network', () => {
   const closed = (isDemanded: boolean) => ({
-    ...spec('closed', 'echo "${TENON_JOB_PROXY:-none}"'),
+    ...spec('closed', 'echo "${TENON_JOB_PROXY:-none} ${TENON_JOB_FORWARDS:-none}"'),
     network: 'internal' as const,
-    ownNetwork: { env: { TENON_JOB_PROXY: '127.0.0.1:3128' }, isDemanded },
+    ownNetwork: {
+      env: { TENON_JOB_PROXY: '127.0.0.1:3128', TENON_JOB_FORWARDS: '127.0.0.1:5000' },
+      openEnv: { TENON_JOB_PROXY: 'any' },
+      isDemanded,
+    },
   })
 
   it('because the customer says so is not started where nothing keeps it from one', async () => {
@@ -65,13 +69,13 @@ describe('a job that may have no network', () => {
     expect(await runtime.list()).toEqual([])
   })
 
-  it("because it needs none has the machine's where nothing keeps it from one, and is told no other", async () => {
+  it("because it needs none has the machine's where nothing keeps it from one, with the proxy of that", async () => {
     await runtime.start(closed(false))
     expect(await runtime.wait('closed', never)).toMatchObject({ exitCode: 0 })
     let text = ''
     for await (const bytes of runtime.logs('closed', 0, never)) text += Buffer.from(bytes).toString()
     await runtime.remove('closed')
-    expect(text).toBe('none\n')
+    expect(text).toBe('any none\n')
   })
 })
 

@@ -94,8 +94,8 @@ function checkNetwork({ bubblewrap }: Host, { network, ownNetwork }: JobSpec): v
 
 /** By file, not by argument: arguments of a process can be read by every user of the machine. */
 async function writeEnvironment(folder: JobFolder, host: Host, spec: JobSpec): Promise<void> {
-  const closed = host.bubblewrap === undefined ? {} : spec.ownNetwork?.env
-  const env = { ...spec.env, ...closed, HOME: folder.work, TMPDIR: folder.temporary }
+  const network = host.bubblewrap === undefined ? spec.ownNetwork?.openEnv : spec.ownNetwork?.env
+  const env = { ...spec.env, ...network, HOME: folder.work, TMPDIR: folder.temporary }
   if (host.bubblewrap === undefined) {
     const lines = Object.entries(env).map(([name, value]) => `export ${name}=${quote(value)}\n`)
     await writeFile(path.join(folder.run, 'environment'), lines.join(''), { mode: 0o600 })

@@ -6,6 +6,7 @@ import {
   carried,
   cron,
   duration,
+  egress,
   files,
   flag,
   labels,
@@ -74,6 +75,7 @@ export const common = {
     'What its jobs may use.',
   ),
   secrets: acts(names, 'Secrets that its jobs may read.'),
+  egress: acts(egress, 'What its jobs call: with it they reach nothing else outside of the install.'),
 }
 
 const type = <T extends string>(value: T, older?: string) =>

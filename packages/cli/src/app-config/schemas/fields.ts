@@ -1,3 +1,4 @@
+import { EGRESS_HOST, isEgressHost, isSpecialEgressHost } from '@tenon/core'
 import { partName } from '@tenon/protocol'
 import { Cron } from 'croner'
 import { z } from 'zod'
@@ -122,6 +123,25 @@ export const url = z.url({
   protocol: /^https?$/,
   error: 'must be an address that starts with http:// or https://',
 })
+
+export const egress = z
+  .array(
+    z.strictObject({
+      host: acts(
+        z
+          .string()
+          .refine(isEgressHost, { error: `must be ${EGRESS_HOST}`, abort: true })
+          .refine(
+            (host) => !isSpecialEgressHost(host),
+            'must be a host of the network, not the machine itself or its metadata address',
+          ),
+        'A host name, *. and a domain for all names below it, or an IP address; no template.',
+      ),
+      port: acts(z.int().min(1).max(65_535).default(443), 'The port; 443 where it is not said.'),
+    }),
+  )
+  .max(100)
+  .optional()
 
 export const repo = z.strictObject({
   repo: acts(z.string().min(1).max(1000), 'The repository: owner/name on GitHub, or its URL.'),

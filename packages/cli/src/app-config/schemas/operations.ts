@@ -7,6 +7,7 @@ import {
   carriedRepos,
   cron,
   duration,
+  egress,
   files,
   flag,
   labels,
@@ -86,6 +87,7 @@ export const action = z.strictObject({
   role: carried(z.string().max(255).optional(), 'The role it runs with.'),
   break_glass_role: carried(optionalText, 'The role it runs with in an emergency.'),
   enable_kube_config: acts(flag, 'Give it access to the cluster.'),
+  egress: acts(egress, 'What it calls: with it it reaches nothing else outside of the install.'),
   image: carried(optionalText, 'The image it runs in.'),
   kubernetes_context: carried(optionalText, 'The cluster it is for.'),
   inputs: warned(
