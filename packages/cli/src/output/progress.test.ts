@@ -9,7 +9,7 @@ function begin(isTTY: boolean) {
   const written: string[] = []
   const stderr = { isTTY, write: (text: string) => void written.push(text) }
   let size = 0
-  let resolve = (_: string): void => undefined
+  let resolve: (value: string) => void = () => undefined
   const lasting = new Promise<string>((done) => (resolve = done))
   const work = withProgress({ stderr } as never, () => `packing the source of web (${size} MB)`, lasting)
   return { written, grow: (more: number) => (size += more), end: () => (resolve('packed'), work) }

@@ -72,11 +72,7 @@ function knownNames(what: string, parts: readonly { name: string }[]): string {
 }
 
 /** Everything that is not off, or what is named; naming what is off or unknown is a mistake. */
-function wantedComponents(
-  app: App,
-  switches: Switches,
-  named: string[] | undefined,
-): string[] {
+function wantedComponents(app: App, switches: Switches, named: string[] | undefined): string[] {
   const all = app.components.map((c) => c.name)
   const off = disabledComponents(app, switches)
   const unknown = (named ?? []).filter((name) => !all.includes(name))

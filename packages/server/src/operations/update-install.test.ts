@@ -153,9 +153,13 @@ describe('switching a component off', () => {
       { ...toggled('db'), settings: { toggleable: true, defaultEnabled: false } },
       component('web', ['db']),
     ]
-    await server.client.call('apps.sync', { body: { app: { name, displayName: '', description: '', components } } })
+    await server.client.call('apps.sync', {
+      body: { app: { name, displayName: '', description: '', components } },
+    })
     const body = { approval: 'prompt' as const }
-    expect(await server.client.call('installs.update', { params: { ref: name }, body })).toMatchObject({ runs: [] })
+    expect(await server.client.call('installs.update', { params: { ref: name }, body })).toMatchObject({
+      runs: [],
+    })
     expect((await shown(name)).there).toEqual(['db', 'web'])
     await close()
   })
@@ -166,7 +170,9 @@ describe('switching a component off', () => {
     const { runs } = await update({ toggles: { db: false } })
     await ended(server.client, runs[0]!.id)
     const components = [component('db'), component('web')]
-    await server.client.call('apps.sync', { body: { app: { name, displayName: '', description: '', components } } })
+    await server.client.call('apps.sync', {
+      body: { app: { name, displayName: '', description: '', components } },
+    })
     await expect(update({ approval: 'prompt' })).resolves.toBeDefined()
     await close()
   })

@@ -60,7 +60,6 @@ async function planOf(text: string): Promise<string> {
   return rows.map((row) => row['QUERY PLAN']).join('\n')
 }
 
-
 /** Of fifty installs, with nothing of what they refer to. */
 async function manyJobs(): Promise<void> {
   const { rows } = await tenant.context.pool.query('select from job limit 1')
