@@ -57,7 +57,9 @@ async function isUp(demo: Start): Promise<void> {
     'everything to be up',
     () => demo.text().includes('Ctrl-C stops') || code !== undefined,
     PATIENCE_SECONDS,
-  )
+  ).catch((cause: Error) => {
+    throw new Error(`${cause.message}, after this:\n${demo.text()}`, { cause })
+  })
   expect(demo.text()).toContain('Tenon is up.')
 }
 
