@@ -57,15 +57,27 @@ async function isUp(demo: Start): Promise<void> {
     'everything to be up',
     () => demo.text().includes('Ctrl-C stops') || code !== undefined,
     PATIENCE_SECONDS,
-  )
+  ).catch((cause: Error) => {
+    throw new Error(`${cause.message}, after this:\n${demo.text()}`, { cause })
+  })
   expect(demo.text()).toContain('Tenon is up.')
 }
 
 /** Of the one install. */
-function agentLog(): string {
+function installFolder(): string {
   const installs = join(dir, 'data', 'customer', 'installs')
   const [id = ''] = readdirSync(installs)
-  return join(installs, id, 'system', 'agent', 'log')
+  return join(installs, id)
+}
+
+const agentLog = () => join(installFolder(), 'system', 'agent', 'log')
+
+/** By its lock, which only a running agent's folder has. */
+function agentFolder(): string {
+  const found = readdirSync(installFolder(), { recursive: true, encoding: 'utf8' })
+  const lock = found.find((path) => path.endsWith('agent.lock'))
+  if (lock === undefined) throw new Error('no agent runs here')
+  return dirname(join(installFolder(), lock))
 }
 
 describe('npm start', () => {
@@ -92,6 +104,12 @@ describe('npm start', () => {
     }
     expect(first.text()).toContain('server ended by itself, killed by a signal; it is started again.')
     expect((await tenon('installs', 'show', 'first-customer')).code).toBe(0)
+    const made = await tenon('agent', 'keygen', '--out', join(dir, 'customer.key'))
+    const [to = ''] = /age1\w+/.exec(made.text) ?? []
+    const out = join(dir, 'store.age')
+    const exported = await tenon('agent', 'export', '--dir', agentFolder(), '--to', to, '--out', out)
+    expect(exported).toMatchObject({ code: 0 })
+    expect(readFileSync(out, 'latin1')).toMatch(/^age-encryption/)
     first.child.kill('SIGINT')
     expect(await first.exited).toBe(0)
     expect(processesOf(dir)).toEqual([])

@@ -59,7 +59,7 @@ async function holdsLease({ db }: Pick<Context, 'db'>, subject: string): Promise
     .where('job.id', '=', job.jobId)
     .where('job.fence', '=', job.fence)
     .where('job.status', '=', anyOf(['assigned', 'running']))
-    .where('agent.status', '<>', 'revoked')
+    .where('agent.status', '=', 'enrolled')
     .executeTakeFirst()
   return held !== undefined
 }

@@ -230,13 +230,14 @@ describe('what validate names before anything is built', () => {
   })
 
   it('is a script folder without one of its scripts', async () => {
-    const { warnings } = await load({
+    const folder = await folderWith({
+      'metadata.toml': METADATA,
       'components/web.toml': 'name = "web"\ntype = "script"\nsource = "src/web"\n',
       'src/web/deploy.sh': '',
     })
     const lacks = (script: string) =>
-      `components/web.toml:3:1: the source has no ${script}, so that its build fails; add it, even if it only says "exit 0"`
-    expect(warnings).toEqual([lacks('destroy.sh'), lacks('status.sh')])
+      `components/web.toml:3:1: the source has no ${script}; expected the script, even if it only says "exit 0"`
+    expect(await mistakesIn(folder)).toEqual([lacks('destroy.sh'), lacks('status.sh')])
   })
 
   it('is each field that is kept and not acted on yet, once', async () => {

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path'
 import { stringify } from 'smol-toml'
 import { describe, expect, it } from 'vitest'
 import { CliError } from '../errors.ts'
-import { folderWith } from '../testing/app-folder.ts'
+import { folderWith, scripts } from '../testing/app-folder.ts'
 import { temporaryFolder } from '../testing/run-cli.ts'
 import { loadApp } from './load-app.ts'
 import { COMPONENT_TYPES } from './schemas/components.ts'
@@ -17,8 +17,8 @@ const good = {
   'metadata.toml': metadata,
   'components/web.toml': web,
   'components/db.toml': db,
-  'src/web/deploy.sh': '',
-  'src/db/deploy.sh': '',
+  ...scripts('src/web'),
+  ...scripts('src/db'),
 }
 
 describe('loading an app', () => {

@@ -24,8 +24,10 @@ export async function findSource(
   if (connected && checkout && isCheckoutOf(checkout, connected.repo)) {
     const folder = resolve(checkout.folder, connected.directory ?? '.')
     const real = await realpath(folder).catch(() => undefined)
-    if (real !== undefined && isWithin(real, checkout.folder) && (await isFolder(real)))
+    if (real !== undefined && isWithin(real, checkout.folder) && (await isFolder(real))) {
+      if (value['type'] === 'script') await checkScripts(toml, ['connected_repo', 'directory'], real)
       return { source: { kind: 'folder' }, folder: real }
+    }
     toml.problem(
       ['connected_repo', 'directory'],
       `connected_repo.directory names no folder of this checkout: ${connected.directory ?? '.'}`,
@@ -57,13 +59,11 @@ interface Asked {
 
 const SCRIPTS = ['deploy.sh', 'destroy.sh', 'status.sh']
 
-async function checkScripts(toml: TomlFile, folder: string): Promise<void> {
+/** As the build does, which refuses a source without them. */
+async function checkScripts(toml: TomlFile, path: string[], folder: string): Promise<void> {
   const there = await readdir(folder)
   for (const script of SCRIPTS.filter((each) => !there.includes(each)))
-    toml.warning(
-      ['source'],
-      `the source has no ${script}, so that its build fails; add it, even if it only says "exit 0"`,
-    )
+    toml.problem(path, `the source has no ${script}`, 'the script, even if it only says "exit 0"')
 }
 
 /**
@@ -83,7 +83,7 @@ async function findFolder(
     const folder = await realpath(candidate)
     const within = checkout?.folder ?? (await realpath(appFolder))
     if (isWithin(folder, within)) {
-      if (value['type'] === 'script') await checkScripts(toml, folder)
+      if (value['type'] === 'script') await checkScripts(toml, ['source'], folder)
       return { source: { kind: 'folder' }, folder }
     }
     toml.problem(['source'], `source lies outside of ${within}`, 'a folder of the same repository')

@@ -2,7 +2,7 @@ import type { App } from '@tenon/core'
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { appWith, folderWith, METADATA } from '../testing/app-folder.ts'
+import { appWith, folderWith, METADATA, scripts } from '../testing/app-folder.ts'
 import { Refusal, startApi, type Api } from '../testing/api-server.ts'
 import { FULL_APP } from '../testing/full-app.ts'
 import { createHome, type Home } from '../testing/run-cli.ts'
@@ -127,7 +127,7 @@ const shop = {
     'name = "ui"\ntype = "container_image"\ndependencies = ["web"]\n[public]\nimage_url = "nginx"\ntag = "1"\n',
   'inputs.toml': '[[input]]\nname = "region"\n',
   'secrets.toml': '[[secret]]\nname = "key"\n',
-  'src/web/deploy.sh': '',
+  ...scripts('src/web'),
 }
 
 describe('an app on a server', () => {

@@ -8,6 +8,7 @@ import { startApi, type Api } from '../testing/api-server.ts'
 import { createHome, temporaryFolder, type Home } from '../testing/run-cli.ts'
 import { app, build, job, testId } from '../testing/values.ts'
 
+const SCRIPTS = ['deploy.sh', 'destroy.sh', 'status.sh']
 const SOURCE = `sha256:${'5'.repeat(64)}`
 
 let api: Api
@@ -21,7 +22,7 @@ beforeEach(async () => {
   await writeFile(join(folder, 'metadata.toml'), 'version = "v1"\ndisplay_name = "Hello"\n')
   for (const name of ['web', 'db']) {
     await mkdir(join(folder, 'src', name, '.git'), { recursive: true })
-    await writeFile(join(folder, 'src', name, 'deploy.sh'), `echo ${name}\n`)
+    for (const script of SCRIPTS) await writeFile(join(folder, 'src', name, script), `echo ${name}\n`)
     await writeFile(join(folder, 'src', name, 'notes.md'), '')
     await writeFile(join(folder, 'src', name, '.tenonignore'), '*.md\n')
     await writeFile(
@@ -86,7 +87,7 @@ describe('building an app', () => {
     expect(api.callsOf('sources.put')).toHaveLength(1)
     const target = await temporaryFolder()
     await unpackTarGz(Readable.from([api.callsOf('sources.put')[0]!.given.body as Buffer]), target)
-    expect(await readdir(target)).toEqual(['deploy.sh'])
+    expect(await readdir(target)).toEqual(SCRIPTS)
   })
 
   it('gives the ended builds as one JSON document', async () => {

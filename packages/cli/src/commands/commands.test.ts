@@ -190,6 +190,39 @@ describe('what is sent', () => {
   })
 })
 
+it('an app shows everything that it asks for, does and forbids', async () => {
+  const { app: bare, ...rest } = appVersion()
+  const parts = {
+    secrets: [
+      {
+        name: 'api-key',
+        displayName: '',
+        description: 'of the bank',
+        required: true,
+        autoGenerate: false,
+        format: '',
+      },
+    ],
+    actions: [
+      {
+        name: 'backup',
+        timeoutSeconds: 30,
+        dependencies: [],
+        triggers: [{ type: 'cron', cron: '0 3 * * *' }],
+        steps: [{ name: 'dump', inlineContents: 'pg_dump' }],
+      },
+    ],
+    policies: [
+      { name: 'no-root', type: 'helm_chart', engine: 'cel', components: ['web'], contents: '- deny: "true"' },
+    ],
+  }
+  api.handlers['apps.version'] = () => ({ ...rest, app: { ...bare, ...parts } }) as never
+  const { stdout } = await home.run(['apps', 'show', 'hello'], { env: api.env })
+  expect(stdout).toMatch(/^SECRET +WHAT +MORE\napi-key +required +of the bank$/m)
+  expect(stdout).toMatch(/^ACTION +WHAT +MORE\nbackup +1 step +cron 0 3 \* \* \*$/m)
+  expect(stdout).toMatch(/^POLICY +WHAT +MORE\nno-root +cel on helm_chart +web$/m)
+})
+
 describe('commands in general', () => {
   it('refuse a destructive command without a yes', async () => {
     const ran = await home.run(['installs', 'deprovision', 'acme'], { env: api.env })

@@ -171,4 +171,17 @@ describe('watching a run', () => {
         .map((line) => (JSON.parse(line) as RunView).status),
     ).toEqual(['active', 'failed'])
   })
+
+  it.each([['--json'], []])('ends when its token does, and says so (%s)', async (...options) => {
+    const ran = home.run(['runs', 'watch', RUN, ...options], { env: api.env })
+    await vi.waitUntil(() => watchers.length === 1)
+    const refuse = () => {
+      throw new Refusal('unauthorized', 'this token was revoked')
+    }
+    Object.assign(api.handlers, { 'runs.watch': refuse, 'runs.get': refuse })
+    // What the server does with streams of a token that ends.
+    watchers[0]!.destroy()
+    const { code, stderr } = await ran
+    expect([code, stderr]).toEqual([3, expect.stringContaining('this token was revoked')])
+  })
 })

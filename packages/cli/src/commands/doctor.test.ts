@@ -76,7 +76,8 @@ describe('the doctor', () => {
 
   it('fails on lost jobs and on a clock far off; warns of agents away and a token about to expire', async () => {
     api.handlers['jobs.list'] = () => ({ items: [job({ status: 'lost' })], next: null })
-    api.handlers['agents.list'] = () => ({ items: [agent({ connected: false })], next: null })
+    const away = agent({ connected: false, role: 'install', install: 'acme' })
+    api.handlers['agents.list'] = () => ({ items: [away], next: null })
     api.handlers['tokens.list'] = () => ({
       items: [token({ id: testId('token'), expiresAt: new Date(Date.now() + 86_400_000).toISOString() })],
       next: null,
@@ -94,7 +95,7 @@ describe('the doctor', () => {
     })
     expect(checks['agents']).toMatchObject({
       status: 'warn',
-      message: expect.stringContaining('1 agent away'),
+      message: expect.stringContaining(`1 agent away: acme’s ${testId('agent')} (install, builder)`),
     })
     expect(checks['token']?.status).toBe('warn')
     expect(checks['server']).toMatchObject({ status: 'warn', message: expect.stringContaining('9.9.9') })
@@ -106,10 +107,11 @@ describe('the doctor', () => {
       message: expect.stringContaining('egress'),
     })
     const runtime = { name: 'process', confinement: '', warnings: ['Jobs are not confined.'] }
-    api.handlers['agents.list'] = () => ({ items: [agent({ runtime, connected: true })], next: null })
+    const one = agent({ runtime, role: 'install', install: 'acme' })
+    api.handlers['agents.list'] = () => ({ items: [one], next: null })
     expect((await examine()).checks['walls']).toMatchObject({
       status: 'warn',
-      message: expect.stringContaining('Jobs are not confined.'),
+      message: expect.stringContaining(`acme’s ${testId('agent')} (install): Jobs are not confined.`),
       remedy: expect.stringContaining('TENON_JOB_NETWORKS'),
     })
   })

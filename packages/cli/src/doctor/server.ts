@@ -116,7 +116,7 @@ function checkAgents(items: Agents): Check {
   if (away.length > 0) {
     const names = away
       .slice(0, 3)
-      .map((a) => `${a.id} (${a.role}, ${a.hostname})`)
+      .map((agent) => `${nameOf(agent)} (${agent.role}, ${agent.hostname})`)
       .join(', ')
     return warn(
       'agents',
@@ -130,12 +130,17 @@ function checkAgents(items: Agents): Check {
   return ok('agents', `${enrolled.length} connected`)
 }
 
+/** By its install, which people know, besides the id that commands take. */
+function nameOf({ id, install }: Agents[number]): string {
+  return install ? `${install}’s ${id}` : id
+}
+
 /** What an agent said at its start that its machine cannot do; and what no machine does yet. */
 function checkWalls(items: Agents): Check {
   const told = items
     .filter(({ status, connected }) => status === 'enrolled' && connected)
     .flatMap((agent) =>
-      (agent.runtime?.warnings ?? []).map((warning) => `${agent.id} (${agent.role}): ${warning}`),
+      (agent.runtime?.warnings ?? []).map((warning) => `${nameOf(agent)} (${agent.role}): ${warning}`),
     )
   const open =
     'jobs with egress and no declared names (Terraform, scripts, actions) have the network of their machine'

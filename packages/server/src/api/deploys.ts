@@ -4,7 +4,7 @@ import { ApiFailure } from '../errors.ts'
 import { byCaller } from '../operations/actor.ts'
 import { changedComponents } from '../operations/changed-components.ts'
 import { createRun, type RunRequest } from '../operations/create-run.ts'
-import { disabledComponents } from '../operations/plan-steps.ts'
+import { disabledComponents, type Switches } from '../operations/switches.ts'
 import { transact } from '../store/transaction.ts'
 import { runView } from '../store/views.ts'
 import { notFound, pageOf, type Call, type Handlers } from './handler.ts'
@@ -56,7 +56,7 @@ async function createDeploy({ context, params, body, caller }: Call<'deploys.cre
       by: byCaller(caller),
       ...(body.builds === undefined ? {} : { builds: body.builds }),
       decide: async (app) => {
-        const wanted = wantedComponents(app, install.toggles, body.components)
+        const wanted = wantedComponents(app, install, body.components)
         if (body.changed !== true) return { kind: 'deploy', components: wanted }
         const changed = await changedComponents(tx, install, app)
         return { kind: 'deploy', components: wanted.filter((name) => changed.has(name)) }
@@ -71,14 +71,10 @@ function knownNames(what: string, parts: readonly { name: string }[]): string {
   return names.length === 0 ? `It has no ${what}s.` : `It has: ${names.join(', ')}.`
 }
 
-/** Everything that is not switched off, or what is named; naming what is off or unknown is a mistake. */
-function wantedComponents(
-  app: App,
-  toggles: { [component: string]: boolean },
-  named: string[] | undefined,
-): string[] {
+/** Everything that is not off, or what is named; naming what is off or unknown is a mistake. */
+function wantedComponents(app: App, switches: Switches, named: string[] | undefined): string[] {
   const all = app.components.map((c) => c.name)
-  const off = disabledComponents(app, toggles)
+  const off = disabledComponents(app, switches)
   const unknown = (named ?? []).filter((name) => !all.includes(name))
   if (unknown.length > 0)
     throw new ApiFailure('not_found', `app ${app.name} has no component ${unknown.join(', ')}`, {
@@ -87,7 +83,7 @@ function wantedComponents(
   const disabled = (named ?? []).filter((name) => off.has(name))
   if (disabled.length > 0)
     throw new ApiFailure('wrong_state', `switched off on this install: ${disabled.join(', ')}`, {
-      remedy: 'Switch it on first: `tenon installs update --enable`.',
+      remedy: 'Switch it, or what it stands on, on first: `tenon installs update --enable`.',
     })
   return named ?? all.filter((name) => !off.has(name))
 }

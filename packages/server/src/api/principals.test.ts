@@ -51,6 +51,11 @@ describe('who made a run', () => {
 
   it('is the same one with each of its tokens, under the name of the principal', async () => {
     const anna = await somebody({ name: 'anna' })
+    const both = somebody({ name: 'ci', kind: 'service', principal: anna.principal.id })
+    await expect(both).rejects.toMatchObject({
+      code: 'bad_request',
+      remedy: expect.stringContaining('--service'),
+    })
     const laptop = await somebody({ name: 'laptop', principal: anna.principal.id })
     expect(laptop.principal).toEqual(anna.principal)
     const { you } = await laptop.client.call('server.info', {})

@@ -10,7 +10,7 @@ import {
 import type { AgentFrame } from '@tenon/protocol'
 import { bundleFromJSON } from '@sigstore/bundle'
 import { toSignedEntity, toTrustMaterial, Verifier } from '@sigstore/verify'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { verify } from '../crypto.ts'
 import { entriesOf } from '../testing/audit.ts'
 import { createSignatureWatch } from '../loops/signatures.ts'
@@ -193,6 +193,8 @@ describe('the signature of an artifact', () => {
       }
       return found.toSorted()
     }
+    // An older version made no note of what it had signed.
+    await tenant.context.pool.query('update server_key set signed_form = 0')
     for (const start of [1, 2]) {
       // What a server does once after its start.
       await createSignatureWatch(tenant.context)()
@@ -200,6 +202,34 @@ describe('the signature of an artifact', () => {
         start,
         [PREDICATES.signature, PREDICATES.provenance].toSorted(),
       ])
+    }
+  })
+
+  it('is looked for once for each key, also when one artifact is damaged', async () => {
+    const damaged = await building('damaged')
+    const { subject } = await attested(damaged)
+    const lost = await damaged.registry.push(REPOSITORY, 'a bundle', { artifactType: BUNDLE, subject })
+    await end(damaged.job, { digest: damaged.artifact.digest, repository: REPOSITORY })
+    const { storage } = tenant.context.registry
+    const { bytes } = (await storage.getManifest(REPOSITORY, lost.digest as `sha256:${string}`))!
+    const { layers } = JSON.parse(bytes.toString()) as { layers: { digest: `sha256:${string}` }[] }
+    await storage.deleteBlob(REPOSITORY, layers[0]!.digest)
+    await tenant.context.pool.query('update server_key set signed_form = 0')
+    const looked = vi.spyOn(storage, 'listReferrers')
+    const reads = async (watch: () => Promise<void>) => {
+      await watch()
+      return looked.mock.calls.splice(0).length
+    }
+    try {
+      const watch = createSignatureWatch(tenant.context)
+      expect(await reads(watch)).toBeGreaterThan(1)
+      expect(await reads(watch)).toBe(1)
+      await damaged.registry.push(REPOSITORY, 'a bundle', { artifactType: BUNDLE, subject })
+      expect([await reads(watch), await reads(watch)]).toEqual([1, 0])
+      expect(await reads(createSignatureWatch(tenant.context))).toBeGreaterThan(1)
+      expect(await reads(createSignatureWatch(tenant.context))).toBe(0)
+    } finally {
+      looked.mockRestore()
     }
   })
 

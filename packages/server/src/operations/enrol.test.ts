@@ -248,7 +248,7 @@ describe('an agent that takes over an install', () => {
     expect(replaces).toBe(agentId)
     await enrolTestAgent(tenant.url, joinToken)
     const { rows } = await tenant.context.pool.query<{ body: string }>(
-      'select body from audit_entry where chain = $1',
+      'select body from audit_entry where chain = $1 order by seq',
       [install.id],
     )
     const created = rows.map(({ body }) => JSON.parse(body) as { action: string; details: object })

@@ -43,9 +43,10 @@ async function enrol(
       .forUpdate()
       .executeTakeFirst())
   if (!asked || !token?.public_key || !knowsToken(request, token.public_key)) {
-    return refuse(context, tx, asked?.tokenId ?? 'unknown', token?.install_id ?? null, UNKNOWN_TOKEN)
+    const about = { id: asked?.tokenId ?? 'unknown', install_id: token?.install_id ?? null }
+    return refuse(context, tx, request, about, UNKNOWN_TOKEN)
   }
-  const refused = (refusal: Refusal) => refuse(context, tx, token.id, token.install_id, refusal)
+  const refused = (refusal: Refusal) => refuse(context, tx, request, token, refusal)
   if (!isSignedByItsKey(request, asked)) return refused(UNSIGNED)
   if (token.used_by) {
     const known = await tx.db
@@ -188,16 +189,16 @@ const ENROL_REFUSED = 'agent.enrol_refused'
 function refuse(
   context: Context,
   tx: Tx,
-  tokenId: string,
-  installId: string | null,
+  request: EnrolRequest,
+  token: Pick<Token, 'id' | 'install_id'>,
   refusal: Refusal,
 ): { refusal: Refusal } {
-  const chain = chainOf(installId)
-  if (!context.refusals.admit(chain, ENROL_REFUSED, refusal.code, context.now())) return { refusal }
+  const chain = chainOf(token.install_id)
+  if (!context.refusals.admit(request, chain, ENROL_REFUSED, refusal.code, context.now())) return { refusal }
   tx.audit(chain, {
     actor: { type: 'server', id: context.serverId },
     action: ENROL_REFUSED,
-    subject: { type: 'join_token', id: tokenId },
+    subject: { type: 'join_token', id: token.id },
     outcome: 'refused',
     manifestDigest: null,
     details: { code: refusal.code, message: refusal.message },

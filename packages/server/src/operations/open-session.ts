@@ -132,13 +132,14 @@ function refusalOf(
   context: Context,
   tx: Tx,
   agent: Agent | undefined,
-  { challenge, hello, signed }: Opening,
+  opening: Opening,
 ): Refused | undefined {
   if (!agent) return { ok: false, code: 'unknown_agent', message: 'this server knows no such agent' }
+  const { challenge, hello, signed } = opening
   const { bootCounter } = hello
   if (!isSignedBy('agent-hello/2', signed, agent.public_key, verify) || !answers(challenge, hello)) {
     const message = 'the handshake is not signed by the key that enrolled'
-    return refuse(context, tx, agent, 'bad_signature', message)
+    return refuse(context, tx, agent, opening, 'bad_signature', message)
   }
   if (agent.status === 'revoked')
     return { ok: false, code: 'revoked', message: 'this agent’s identity was ended' }
@@ -146,7 +147,7 @@ function refusalOf(
     return { ok: false, code: 'superseded', message: 'another agent took over this install' }
   if (bootCounter > agent.boot_counter || isSameStart(agent, hello)) return undefined
   const message = `a newer start (${agent.boot_counter}) of this agent is known; this one is ${bootCounter}. Two copies share one identity: stop one, and enrol it anew`
-  return refuse(context, tx, agent, 'quarantined', message)
+  return refuse(context, tx, agent, opening, 'quarantined', message)
 }
 
 /** Signed for this very challenge, and no other. */
@@ -187,12 +188,13 @@ function refuse(
   context: Context,
   tx: Tx,
   agent: Agent,
+  opening: Opening,
   code: 'bad_signature' | 'quarantined',
   message: string,
 ): Refused {
   const [chain, action] = [chainOf(agent.install_id), `agent.${code}`]
   // Whoever does not have the agent's key is a stranger.
-  if (code === 'bad_signature' && !context.refusals.admit(chain, action, code, context.now()))
+  if (code === 'bad_signature' && !context.refusals.admit(opening, chain, action, code, context.now()))
     return { ok: false, code, message }
   tx.audit(chain, {
     actor: { type: 'server', id: context.serverId },

@@ -4,6 +4,7 @@ import type { Tx } from '../store/transaction.ts'
 import { pinActions } from './action-builds.ts'
 import { deployedVersions } from './deployed-versions.ts'
 import { settingsOf } from './settle-plans.ts'
+import { disabledComponents } from './switches.ts'
 
 /** Asks the core which steps a decision makes on the install as it is now, and stores them. */
 export async function planSteps(
@@ -43,7 +44,7 @@ async function installState(tx: Tx, installId: string, app: App) {
   const [install, there, plugins] = await Promise.all([
     tx.db
       .selectFrom('install')
-      .select(['sandbox_type', 'approval', 'toggles', 'keeps_secrets'])
+      .select(['sandbox_type', 'approval', 'toggles', 'left_out', 'keeps_secrets'])
       .where('id', '=', installId)
       .executeTakeFirstOrThrow(),
     tx.db.selectFrom('install_component').select('component').where('install_id', '=', installId).execute(),
@@ -52,7 +53,7 @@ async function installState(tx: Tx, installId: string, app: App) {
   return {
     deployed: new Set(there.map((row) => row.component)),
     hasSandbox: install.sandbox_type !== 'none',
-    disabled: disabledComponents(app, install.toggles),
+    disabled: disabledComponents(app, install),
     plannable: new Set(plugins.filter((row) => row.operations.includes('plan')).map((row) => row.name)),
     approval: install.approval,
     keepsSecrets: install.keeps_secrets,
@@ -73,13 +74,4 @@ async function droppedApps(
     gone.map(({ component }) => ({ installId, component })),
   )
   return new Map([...versions.values()].map(({ component, content }) => [component, content]))
-}
-
-/** Pure: only what the vendor made toggleable can be off. */
-export function disabledComponents(app: App, toggles: { [component: string]: boolean }): Set<string> {
-  const off = app.components.filter(
-    ({ name, settings }) =>
-      settings?.toggleable === true && !(toggles[name] ?? settings.defaultEnabled ?? true),
-  )
-  return new Set(off.map(({ name }) => name))
 }

@@ -16,8 +16,11 @@ export interface CountedRefusal {
 
 /** What strangers are refused: nobody can make rows here as fast as he can ask. One per process. */
 export interface Refusals {
-  /** Whether this one is written as it is; otherwise it is counted. Kinds are few: the caller chooses none of them. */
-  admit(chain: string, action: string, code: string, nowMs: number): boolean
+  /**
+   * Whether this one is written as it is; otherwise it is counted. Kinds are few: the caller chooses none of them. Of the
+   * same `request` the answer stays what it was: a change may be made again.
+   */
+  admit(request: object, chain: string, action: string, code: string, nowMs: number): boolean
   /** What was counted and whose time is over; with `all` also what goes on. */
   due(nowMs: number, all: boolean): CountedRefusal[]
   written(some: readonly CountedRefusal[], nowMs: number): void
@@ -25,21 +28,27 @@ export interface Refusals {
 
 export function createRefusals(): Refusals {
   const kinds = new Map<string, CountedRefusal>()
+  const judged = new WeakMap<object, boolean>()
   const keyOf = ({ chain, action, code }: Pick<CountedRefusal, 'chain' | 'action' | 'code'>) =>
     [chain, action, code].join(' ')
   const isOver = (kind: CountedRefusal, nowMs: number) => nowMs - kind.fromMs >= SAMPLE_MS
+  const isSample = (chain: string, action: string, code: string, nowMs: number) => {
+    const key = keyOf({ chain, action, code })
+    const known = kinds.get(key)
+    // What was counted is not written yet: until it is, all that comes is counted with it.
+    if (known && (known.count > 0 || !isOver(known, nowMs))) {
+      known.count++
+      known.untilMs = nowMs
+      return false
+    }
+    kinds.set(key, { chain, action, code, count: 0, fromMs: nowMs, untilMs: nowMs })
+    return true
+  }
   return {
-    admit(chain, action, code, nowMs) {
-      const key = keyOf({ chain, action, code })
-      const known = kinds.get(key)
-      // What was counted is not written yet: until it is, all that comes is counted with it.
-      if (known && (known.count > 0 || !isOver(known, nowMs))) {
-        known.count++
-        known.untilMs = nowMs
-        return false
-      }
-      kinds.set(key, { chain, action, code, count: 0, fromMs: nowMs, untilMs: nowMs })
-      return true
+    admit(request, ...kind) {
+      const answer = judged.get(request) ?? isSample(...kind)
+      judged.set(request, answer)
+      return answer
     },
     due(nowMs, all) {
       for (const [key, kind] of kinds) if (kind.count === 0 && isOver(kind, nowMs)) kinds.delete(key)

@@ -5,6 +5,7 @@ import { rawRegistry, redeem } from '../testing/raw-registry.ts'
 import {
   connectAgent,
   enrolTestAgent,
+  eventFrame,
   finishedFrame,
   manifestOf,
   startedFrame,
@@ -233,19 +234,40 @@ describe('access to the vendor registry', () => {
     expect(await rawRegistry(tenant.url, await pullBearer(two)).get(path)).toBe(200)
   })
 
-  it('takes no token and no bearer of an agent whose identity was ended, though its job still runs', async () => {
-    const job = await syncJob(two)
-    two.send({ type: 'job.accepted', jobId: job.jobId, fence: job.fence })
-    two.send(startedFrame(job))
-    const { oneTime } = await credential(two, job)
-    const bearer = await pullBearer(two)
-    await tenant.client.call('agents.revoke', { params: { id: two.identity.agentId } })
-    expect((await redeem(tenant.url, oneTime!)).status).toBe(401)
-    const path = `${REPOSITORY}/manifests/${built.artifact.digest}`
-    await until(
-      'a refusal of the bearer',
-      async () => (await rawRegistry(tenant.url, bearer).get(path)) === 401,
-      10_000,
-    )
-  })
+  const ENDS = {
+    'was ended': (agent: TestAgent) =>
+      tenant.client.call('agents.revoke', { params: { id: agent.identity.agentId } }),
+    'was given up and replaced': async (agent: TestAgent, install: string) => {
+      const released = {
+        seq: 1,
+        at: new Date().toISOString(),
+        action: 'agent.released',
+        details: {},
+      } as const
+      agent.send(eventFrame(agent.identity, { ...released, jobId: null }))
+      await agent.next('event.ack')
+      const { joinToken } = await tenant.client.call('installs.joinToken', { params: { ref: install } })
+      await enrolTestAgent(tenant.url, joinToken)
+    },
+  }
+  it.each(Object.entries(ENDS))(
+    'takes no token and no bearer of an agent that %s, though its job still runs',
+    async (install, end) => {
+      await newInstall(tenant.client, install.replaceAll(' ', '-'))
+      const agent = await installAgent(tenant, install.replaceAll(' ', '-'))
+      const job = await syncJob(agent)
+      agent.send({ type: 'job.accepted', jobId: job.jobId, fence: job.fence })
+      agent.send(startedFrame(job))
+      const { oneTime } = await credential(agent, job)
+      const bearer = await pullBearer(agent)
+      await end(agent, install.replaceAll(' ', '-'))
+      expect((await redeem(tenant.url, oneTime!)).status).toBe(401)
+      const path = `${REPOSITORY}/manifests/${built.artifact.digest}`
+      await until(
+        'a refusal of the bearer',
+        async () => (await rawRegistry(tenant.url, bearer).get(path)) === 401,
+        10_000,
+      )
+    },
+  )
 })

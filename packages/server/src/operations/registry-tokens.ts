@@ -93,7 +93,7 @@ export async function redeemOneTimeToken(
       .where('id', '=', token.job_id)
       .forShare()
       .executeTakeFirstOrThrow()
-    const refused = (await isRevoked(tx, job.agent_id))
+    const refused = (await isEnded(tx, job.agent_id))
       ? 'lease'
       : refusalOf(token, job, credential.username, context.now())
     if (!refused)
@@ -118,12 +118,12 @@ export async function redeemOneTimeToken(
 }
 
 /** Its jobs may run on until they end, and reach nothing of the vendor's meanwhile. */
-async function isRevoked(tx: Tx, agentId: string | null): Promise<boolean> {
+async function isEnded(tx: Tx, agentId: string | null): Promise<boolean> {
   const query = tx.db
     .selectFrom('agent')
     .select('id')
     .where('id', '=', agentId)
-    .where('status', '=', 'revoked')
+    .where('status', '<>', 'enrolled')
   return (await query.executeTakeFirst()) !== undefined
 }
 

@@ -4,23 +4,53 @@ import { MEDIA_TYPES } from '@tenon/protocol'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
+import { isDatabaseAway } from '../store/database.ts'
 import { transact } from '../store/transaction.ts'
 import { readBundle } from './describe-artifact.ts'
 
-interface Artifact {
+export interface Artifact {
   repository: string
   digest: Digest
 }
 
+/** Raised when what is signed changes its form: then all is signed again, once for each key. */
+const FORM = 1
+
 /**
  * Whoever enrols after a change of keys trusts the newest alone, so everything that may be synced carries its word too;
- * and what was signed in a form that sigstore's tools refuse is signed in theirs.
+ * and what was signed in a form that sigstore's tools refuse is signed in theirs. Answers what could not be signed; when
+ * that is nothing, no start looks through all of them again.
  */
-export async function signArtifactsAgain(context: Context): Promise<void> {
+export async function signArtifactsAgain(context: Context): Promise<Artifact[]> {
+  const { keyId } = context.keys.current()
+  const isDone = await context.db
+    .selectFrom('server_key')
+    .select('id')
+    .where('id', '=', keyId)
+    .where('signed_form', '>=', FORM)
+    .executeTakeFirst()
+  if (isDone) return []
   const { rows } = await sql<Artifact>`
     select artifact_repository as repository, artifact_digest as digest from build where status = 'succeeded'
     union select repository, digest from plugin`.execute(context.db)
-  for (const artifact of rows) await signAgain(context, artifact)
+  const failed = await signArtifacts(context, rows)
+  if (failed.length === 0)
+    await context.db.updateTable('server_key').set({ signed_form: FORM }).where('id', '=', keyId).execute()
+  return failed
+}
+
+/** One that is damaged does not keep the others from their signatures. Answers those that failed. */
+export async function signArtifacts(context: Context, artifacts: readonly Artifact[]): Promise<Artifact[]> {
+  const failed: Artifact[] = []
+  for (const artifact of artifacts)
+    try {
+      await signAgain(context, artifact)
+    } catch (error) {
+      if (isDatabaseAway(error)) throw error
+      context.log.warn({ err: error, ...artifact }, 'an artifact could not be signed again')
+      failed.push(artifact)
+    }
+  return failed
 }
 
 /** What was built across a change of keys may have been signed by the old one after all others were signed again. */
@@ -31,7 +61,7 @@ export async function signLateArtifacts(context: Context): Promise<void> {
     join server_key on server_key.id = ${keyId} and server_key.signed_by is not null
     where build.status = 'succeeded' and build.finished_at >= server_key.created_at
       and build.created_at <= server_key.created_at + interval '1 minute'`.execute(context.db)
-  for (const artifact of rows) await signAgain(context, artifact)
+  await signArtifacts(context, rows)
 }
 
 /** The same statements under the current key. Nothing is signed that no key of ours had signed before. */

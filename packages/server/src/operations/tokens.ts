@@ -71,6 +71,10 @@ async function principalOf(
   actor: AuditFact['actor'],
 ): Promise<Principal> {
   if (id !== undefined) {
+    if (kind !== 'user')
+      throw new ApiFailure('bad_request', `principal ${id} is what it is: only a new one is given a kind`, {
+        remedy: 'Give `--for PRINCIPAL` or `--service`, not both.',
+      })
     const known = await tx.db.selectFrom('principal').selectAll().where('id', '=', id).executeTakeFirst()
     if (known) return known
     throw new ApiFailure('not_found', `there is no principal ${id}`, {

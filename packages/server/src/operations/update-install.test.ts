@@ -103,6 +103,80 @@ describe('switching a component off', () => {
     await close()
   })
 
+  it('keeps what it removed away until it is switched on again, also what cannot be switched', async () => {
+    const parts = [toggled('db'), component('web', ['db']), component('lone')]
+    const { name, close, deploy } = await plannedWorld(server, parts)
+    const update = async (toggles: { [name: string]: boolean }, withDependents = false) => {
+      const body = { toggles, withDependents }
+      const { runs } = await server.client.call('installs.update', { params: { ref: name }, body })
+      return Promise.all(runs.map(({ id }) => ended(server.client, id)))
+    }
+    await update({ db: false }, true)
+    const { id } = await deploy()
+    expect((await ended(server.client, id)).steps.map(({ key }) => key)).toEqual(['sync:lone', 'deploy:lone'])
+    expect(await shown(name)).toMatchObject({ there: ['lone'] })
+    await expect(deploy({ components: ['web'] })).rejects.toMatchObject({
+      code: 'wrong_state',
+      remedy: expect.stringContaining('what it stands on'),
+    })
+    await update({ db: true })
+    expect(await shown(name)).toMatchObject({ there: ['db', 'lone', 'web'] })
+    await expect(update({ db: false })).rejects.toMatchObject({ code: 'has_dependents' })
+    await close()
+  })
+
+  it('is refused naming only what it switches off and is there', async () => {
+    const never = { ...toggled('never'), settings: { toggleable: true, defaultEnabled: false } }
+    const { name, close } = await plannedWorld(server, [
+      never,
+      toggled('cache'),
+      toggled('db'),
+      component('web', ['db', 'never']),
+    ])
+    const params = { ref: name }
+    const off = (toggles: { [name: string]: boolean }) =>
+      server.client.call('installs.update', { params, body: { toggles, deploy: false } })
+    await off({ cache: false })
+    // Also what waits for the next deploy; and what comes after it is not held up.
+    await expect(off({ db: false })).rejects.toMatchObject({
+      message: 'without db these would go too: web',
+    })
+    const { runs } = await server.client.call('installs.update', { params, body: { approval: 'prompt' } })
+    for (const run of runs) await ended(server.client, run.id)
+    expect(await shown(name)).toEqual({ there: ['db', 'web'], toggles: { cache: false } })
+    await close()
+  })
+
+  it('that the app does by itself removes nothing from under what stays', async () => {
+    const { name, close } = await plannedWorld(server, [toggled('db'), component('web', ['db'])])
+    const components = [
+      { ...toggled('db'), settings: { toggleable: true, defaultEnabled: false } },
+      component('web', ['db']),
+    ]
+    await server.client.call('apps.sync', {
+      body: { app: { name, displayName: '', description: '', components } },
+    })
+    const body = { approval: 'prompt' as const }
+    expect(await server.client.call('installs.update', { params: { ref: name }, body })).toMatchObject({
+      runs: [],
+    })
+    expect((await shown(name)).there).toEqual(['db', 'web'])
+    await close()
+  })
+
+  it('leaves alone what was switched before the app stopped letting it', async () => {
+    const { name, close } = await plannedWorld(server, [toggled('db'), component('web')])
+    const update = (body: object) => server.client.call('installs.update', { params: { ref: name }, body })
+    const { runs } = await update({ toggles: { db: false } })
+    await ended(server.client, runs[0]!.id)
+    const components = [component('db'), component('web')]
+    await server.client.call('apps.sync', {
+      body: { app: { name, displayName: '', description: '', components } },
+    })
+    await expect(update({ approval: 'prompt' })).resolves.toBeDefined()
+    await close()
+  })
+
   it('that nothing there stands on is not held up', async () => {
     const { name, close } = await plannedWorld(server, [toggled('db'), toggled('web', ['db'])])
     const body = { toggles: { db: false, web: false } }

@@ -1,6 +1,5 @@
 import {
   checkInputs,
-  dependentsOf,
   type InputProblem,
   triggeredActions,
   usersOfInputs,
@@ -15,7 +14,15 @@ import { transact, type Tx } from '../store/transaction.ts'
 import type { Decider } from './actor.ts'
 import { createRun } from './create-run.ts'
 import { newestVersion } from './newest-version.ts'
-import { disabledComponents } from './plan-steps.ts'
+import {
+  changeSwitches,
+  disabledComponents,
+  hasDependents,
+  removable,
+  requireToggles,
+  withDependents,
+  type Switches,
+} from './switches.ts'
 
 export interface InstallChange {
   inputs?: { [name: string]: Json } | undefined
@@ -28,12 +35,11 @@ export interface InstallChange {
   withDependents?: boolean | undefined
 }
 
-interface Install {
+interface Install extends Switches {
   id: string
   name: string
   app_id: string
   inputs: { [name: string]: Json }
-  toggles: { [component: string]: boolean }
   overrides: { [component: string]: { [key: string]: Json } }
 }
 
@@ -53,16 +59,14 @@ export async function updateInstall(
       .executeTakeFirstOrThrow()
     const { content: app } = await newestVersion(tx.db, install.app_id)
     const startsRuns = change.deploy !== false && install.status === 'active'
-    const there = startsRuns ? await componentsOn(tx, install.id) : new Set<string>()
-    const toggles = requireToggles(app, { ...install.toggles, ...change.toggles })
-    const dependents = dependentsGone(app, toggles, there)
-    if (dependents.length > 0 && !change.withDependents) throw hasDependents(app, dependents, toggles)
+    const there = await componentsOn(tx, install.id)
+    requireToggles(app, change.toggles ?? {})
+    const switched = changeSwitches(app, install, change.toggles ?? {}, there)
+    const { dependents } = switched
+    if (dependents.length > 0 && !change.withDependents) throw hasDependents(switched)
     const next = {
+      ...withDependents(app, switched),
       inputs: changedInputsOf(app, install.inputs, change.inputs ?? {}),
-      toggles: {
-        ...toggles,
-        ...Object.fromEntries(toggleable(app, dependents).map((name) => [name, false])),
-      },
       overrides: { ...install.overrides, ...change.overrides },
     }
     await tx.db
@@ -70,6 +74,7 @@ export async function updateInstall(
       .set({
         inputs: JSON.stringify(next.inputs),
         toggles: JSON.stringify(next.toggles),
+        left_out: [...next.left_out],
         overrides: JSON.stringify(next.overrides),
         ...(change.approval === undefined ? {} : { approval: change.approval }),
       })
@@ -93,7 +98,7 @@ export async function updateInstall(
     })
     if (!startsRuns) return []
     const users = new Set([...usersOfInputs(app, new Set(changedInputs)), ...overridden])
-    const changed = { toggles: next.toggles, there, dependents, users, changedInputs }
+    const changed = { switches: next, there, users, changedInputs }
     return startRuns(context, tx, install, app, changed, by)
   })
 }
@@ -107,55 +112,30 @@ async function componentsOn(tx: Tx, installId: string): Promise<ReadonlySet<stri
   return new Set(rows.map((row) => row.component))
 }
 
-/** What is on the install, stays switched on, and would lose something that it stands on. */
-function dependentsGone(app: App, toggles: Install['toggles'], there: ReadonlySet<string>): string[] {
-  const off = disabledComponents(app, toggles)
-  const removed = new Set([...off].filter((name) => there.has(name)))
-  return dependentsOf(app.components, removed).filter((name) => there.has(name) && !off.has(name))
-}
-
-function hasDependents(app: App, dependents: readonly string[], toggles: Install['toggles']): ApiFailure {
-  const off = [...disabledComponents(app, toggles)].join(', ')
-  return new ApiFailure('has_dependents', `without ${off} these would go too: ${dependents.join(', ')}`, {
-    remedy: 'Remove them with it: `--with-dependents`; or keep it.',
-  })
-}
-
-function toggleable(app: App, names: readonly string[]): string[] {
-  return app.components
-    .filter(({ name, settings }) => settings?.toggleable === true && names.includes(name))
-    .map(({ name }) => name)
-}
-
 async function startRuns(
   context: Context,
   tx: Tx,
   install: Install,
   app: App,
   {
-    toggles,
+    switches,
     there,
-    dependents,
     users: touched,
     changedInputs,
   }: {
-    toggles: Install['toggles']
+    switches: Switches
     there: ReadonlySet<string>
-    dependents: string[]
     users: ReadonlySet<string>
     changedInputs: string[]
   },
   by: Decider,
 ): Promise<string[]> {
-  const before = disabledComponents(app, install.toggles)
-  const after = disabledComponents(app, toggles)
-  const removed = [...new Set([...after, ...dependents])].filter((name) => there.has(name))
+  const before = disabledComponents(app, install)
+  const after = disabledComponents(app, switches)
+  const removed = removable(app, after, there)
   const names = app.components.map(({ name }) => name)
   const wanted = names.filter(
-    (name) =>
-      !after.has(name) &&
-      !dependents.includes(name) &&
-      (before.has(name) || (touched.has(name) && there.has(name))),
+    (name) => !after.has(name) && (before.has(name) || (touched.has(name) && there.has(name))),
   )
   const inputsChanged = changedInputs.length > 0
   const decisions: Decision[] = [
@@ -214,14 +194,4 @@ function inputWords(problems: readonly InputProblem[]): string {
 
 function namesOf(inputs: readonly string[]): string {
   return `the ${inputs.length === 1 ? 'input' : 'inputs'} ${inputs.join(', ')}`
-}
-
-export function requireToggles(app: App, toggles: { [component: string]: boolean }) {
-  const wrong = Object.keys(toggles).filter(
-    (name) => app.components.find((c) => c.name === name)?.settings?.toggleable !== true,
-  )
-  if (wrong.length === 0) return toggles
-  throw new ApiFailure('bad_request', `these components cannot be switched: ${wrong.join(', ')}`, {
-    remedy: 'Set `toggleable = true` in the component, and sync the app.',
-  })
 }

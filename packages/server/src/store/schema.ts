@@ -31,6 +31,8 @@ export interface Database {
     signed_by: string | null
     signature: string | null
     created_at: string
+    /** The form in which it has signed every artifact that there was. */
+    signed_form: Generated<number>
   }
   server_process: { id: string; started_at: string; seen_at: string }
   lease_watch: { singleton: Generated<boolean>; watched_at: string }
@@ -137,6 +139,8 @@ interface InstallTable {
   approval: Generated<ApprovalOption>
   toggles: JsonWithDefault<{ [component: string]: boolean }>
   overrides: JsonWithDefault<{ [component: string]: { [key: string]: Json } }>
+  /** What went with a component that is switched off, and cannot be switched itself. */
+  left_out: Generated<string[]>
   keeps_secrets: Generated<boolean>
   /** What it is shown by since its name was given on; `name` is made of its id then. */
   former_name: Generated<string | null>
