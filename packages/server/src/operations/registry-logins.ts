@@ -159,7 +159,7 @@ const WHY: Record<Refusal, string> = {
 
 /** Anybody can ask: each reason is written once a minute, the others are counted. */
 async function refuse(context: Context, reason: Refusal, login?: Login): Promise<never> {
-  if (context.refusals.admit(SERVER_CHAIN, 'registry.login_refused', reason, context.now()))
+  if (context.refusals.admit({}, SERVER_CHAIN, 'registry.login_refused', reason, context.now()))
     await transact(context, async (tx) => {
       const actor = login ? actorOfLogin(login) : { type: 'server' as const, id: context.serverId }
       audit(tx, 'registry.login_refused', login?.login_id ?? '', actor, { reason }, 'refused')
