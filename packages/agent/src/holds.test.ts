@@ -137,6 +137,7 @@ describe('a held job', () => {
     await start()
     await owner('resume')
     await waitUntil('the job', () => memory.ids().includes(manifest.jobId))
+    expect(server.sessions).toBe(1)
   })
 
   it('starts no later than the clocks allow, of a short time it gives up little', () => {

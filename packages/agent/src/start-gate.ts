@@ -53,7 +53,8 @@ export class StartGate {
   tellState(): void {
     const { send } = this.#context
     const { held, startedAt, finished } = this.#record
-    if (held && startedAt === null && !finished) send({ type: 'job.held', ...this.#id, verdict: held.verdict })
+    if (held && startedAt === null && !finished)
+      send({ type: 'job.held', ...this.#id, verdict: held.verdict })
     if (this.#waitsFor !== undefined)
       send({ type: 'job.progress', ...this.#id, message: this.#waitsFor, fraction: null })
   }
