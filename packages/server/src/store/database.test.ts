@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { CANCELED } from '../loops/loops.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 
 let tenant: TestTenant
@@ -26,6 +27,7 @@ it('a column that another process adds disturbs no statement that was planned be
 
 it.each([
   ['jobs by id', 'select id from job where id = any($1::text[])'],
+  ['agents that have yet to end what was canceled', CANCELED],
   ['steps of runs', 'select id from step where run_id = any($1::text[])'],
   [
     'what a batch ends',

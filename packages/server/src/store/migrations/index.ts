@@ -11,6 +11,7 @@ import { runCreator } from './0009-run-creator.ts'
 import { agentIdentity } from './0010-agent-identity.ts'
 import { installNames } from './0012-install-names.ts'
 import { heldJobs } from './0013-held-jobs.ts'
+import { lapsedJobs } from './0021-lapsed-jobs.ts'
 
 /** In order, and never changed once released: the database remembers the checksum of each. */
 export const migrations: Migration[] = [
@@ -26,4 +27,5 @@ export const migrations: Migration[] = [
   { name: '0010-agent-identity', sql: agentIdentity },
   { name: '0012-install-names', sql: installNames },
   { name: '0013-held-jobs', sql: heldJobs },
+  { name: '0021-lapsed-jobs', sql: lapsedJobs },
 ]
