@@ -38,13 +38,15 @@ export async function loadLapsed(tx: Tx, jobIds: readonly string[]): Promise<Map
     select job.id, run.status as run_status, run.cancel_requested_at is not null as canceling,
       job_lapse.steps is not null as kept,
       array(select step.status from step where step.id = any(kept.ids)) as steps,
-      array(select next.id from job as next where next.id > job.id and next.status <> 'canceled'
-        and (next.build_id = job.build_id or next.run_id = job.run_id and next.step_id = any(kept.ids))) as jobs,
-      array(select next.status from job as next where next.id > job.id and next.status <> 'canceled'
-        and (next.build_id = job.build_id or next.run_id = job.run_id and next.step_id = any(kept.ids))) as statuses
+      coalesce(made.ids, '{}') as jobs, coalesce(made.statuses, '{}') as statuses
     from job left join run on run.id = job.run_id left join job_lapse on job_lapse.job_id = job.id
     cross join lateral (select case when job_lapse.steps is null then array[job.step_id]
       else array(select step ->> 'id' from jsonb_array_elements(job_lapse.steps) as step) end as ids) as kept
+    cross join lateral (select array_agg(id) as ids, array_agg(status) as statuses from (
+      select id, status from job as next where next.run_id = job.run_id and next.step_id = any(kept.ids)
+      union all
+      select next.id, next.status from build join job as next on next.id = build.job_id where build.id = job.build_id
+    ) as next where next.id > job.id and next.status <> 'canceled') as made
     where job.id = any(${jobIds}) and job.status = 'lapsed'`.execute(tx.db)
   return new Map(rows.map((row) => [row.id, { isReplaceable: mayGoOn(row), jobs: row.jobs }]))
 }
