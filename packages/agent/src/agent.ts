@@ -115,13 +115,15 @@ class RunningAgent implements Agent {
 
     let channel: Channel | undefined
     const send = (frame: AgentFrame) => channel?.send(frame) ?? false
-    const parts = this.#assemble(identity, journal, state, { socket, secure, egress }, send, () => channel)
+    const description = await describeRuntime(runtime, config, this.#log)
+    const { confinement } = description
+    const ground = { socket, secure, egress, confinement }
+    const parts = this.#assemble(identity, journal, state, ground, send, () => channel)
     const { runner, events, credentials } = parts
     this.#cleanups.push(
       () => runner.leave(),
       async () => credentials.close(),
     )
-    const description = await describeRuntime(runtime, config, this.#log)
     await events.raise('agent.started', null, {
       version: PRODUCT_VERSION,
       bootCounter: identity.bootCounter,
@@ -203,7 +205,7 @@ class RunningAgent implements Agent {
     identity: Identity,
     journal: Journal<JournalEntry>,
     state: JournalState,
-    api: { socket: string; secure: SecureApi | undefined; egress: Egress },
+    api: { socket: string; secure: SecureApi | undefined; egress: Egress; confinement: string },
     send: (frame: AgentFrame) => boolean,
     channel: () => Channel | undefined,
   ) {
@@ -235,6 +237,7 @@ class RunningAgent implements Agent {
       journal,
       state,
       runtime,
+      confinement: api.confinement,
       shipper,
       events,
       send,

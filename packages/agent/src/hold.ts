@@ -1,4 +1,5 @@
-import type { JournalState } from './journal-state.ts'
+import type { JobManifest } from '@tenon/core'
+import type { JobRecord, JournalState } from './journal-state.ts'
 
 /** Why a job may not start now, by the customer's word. */
 export interface Hold {
@@ -13,6 +14,22 @@ export function holdOf({ paused }: Pick<JournalState, 'paused'>): Hold | undefin
   if (paused === null) return undefined
   const reason = `the customer paused this agent at ${paused}; it starts no jobs until it is resumed`
   return { rule: 'pause', reason, until: null }
+}
+
+/**
+ * Pure: the last moment to start, in milliseconds since the epoch. The server has its step ask anew after it, by a clock of
+ * its own, so that some of the time is given up; of a short one, little. Until the server has answered, nobody else can
+ * have the job, and the manifest's own end counts.
+ */
+export function lastStartOf(
+  { startBefore, held }: Pick<JobRecord, 'startBefore' | 'held'>,
+  { expiresAt }: Pick<JobManifest, 'expiresAt'>,
+  skewMs: number,
+): number {
+  if (startBefore === null) return Date.parse(expiresAt)
+  const end = Date.parse(startBefore)
+  const length = held ? Math.max(0, end - Date.parse(held.since)) : 0
+  return end - Math.min(skewMs, length / 10)
 }
 
 /** setTimeout takes no more. */

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { chmod, mkdir } from 'node:fs/promises'
-import { describeShortage, documentDigest, type Holder, type JobManifest } from '@tenon/core'
-import { jobReport, type AgentFrame, type AgentVerdict, type JobReport } from '@tenon/protocol'
+import { documentDigest, type Holder, type JobManifest } from '@tenon/core'
+import { jobReport, type JobReport } from '@tenon/protocol'
 import type { Logger } from 'pino'
-import { sha256, type SignText } from './crypto.ts'
+import { sha256 } from './crypto.ts'
 import type { EventOutbox } from './event-outbox.ts'
 import { messageOf } from './errors.ts'
 import {
@@ -14,38 +14,30 @@ import {
   type JobEnd,
   type Recovery,
 } from './job-decisions.ts'
-import { holdOf, type Hold, type Holds } from './hold.ts'
 import { buildJobSpec, cacheDirOf, type JobSpecSettings } from './job-spec.ts'
-import type { Journal } from './journal.ts'
-import type { JobRecord, JournalEntry, JournalState } from './journal-state.ts'
+import type { JobRecord } from './journal-state.ts'
 import type { LogShipper } from './log-shipper.ts'
 import { GivenSecrets } from './masking/given-secrets.ts'
 import type { Mask } from './masking/mask.ts'
 import { pause } from './pause.ts'
 import { RuntimeError, type JobExit, type JobHandle, type Runtime } from './runtime/runtime.ts'
-import type { Slots } from './slots.ts'
+import { StartGate, type StartGateContext } from './start-gate.ts'
 
 /** setTimeout takes no more. */
 const MAX_TIMER_MS = 2_147_483_647
 const ASK_AGAIN_MS = 1000
 const BOUND_LOG_EVERY_MS = 2000
 
-export interface JobLifeContext {
-  agentId: string
-  sign: SignText
-  journal: Journal<JournalEntry>
-  state: JournalState
+export interface JobLifeContext extends StartGateContext {
   runtime: Runtime
-  slots: Slots
-  holds: Holds
+  /** What holds jobs here, in the words that the server was told. */
+  confinement: string
   shipper: LogShipper
   events: EventOutbox
   spec: JobSpecSettings
   /** Seals what jobs were given. */
   givenKey: Uint8Array
   maxLogBytes: number
-  send: (frame: AgentFrame) => boolean
-  clock: () => number
   log: Logger
 }
 
@@ -63,9 +55,7 @@ export class JobLife {
   #handle: JobHandle | undefined
   readonly #given: GivenSecrets
   #isOver = false
-  #waitsFor: string | undefined
-  #holdTold: string | undefined
-  #hasLapsed = false
+  readonly #gate: StartGate
 
   constructor(context: JobLifeContext, record: JobRecord, manifest: JobManifest) {
     this.#context = context
@@ -73,6 +63,7 @@ export class JobLife {
     this.manifest = manifest
     this.#log = context.log.child({ jobId: record.jobId, fence: record.fence })
     this.#given = new GivenSecrets(context.givenKey, record.given)
+    this.#gate = new StartGate(context, record, manifest, this.#log)
     if (record.cancelRequested) this.#canceled.abort()
   }
 
@@ -105,8 +96,7 @@ export class JobLife {
       return
     }
     const place = placeOf(this.manifest)
-    const holdsSlot = how.type === 'start' ? await this.#mayStart(place) : true
-    if (this.#hasLapsed) return
+    const holdsSlot = how.type === 'start' ? await this.#gate.pass(place, this.#leftOrCanceled()) : true
     if (how.type !== 'start') slots.take(place)
     try {
       const end = await this.#toItsEnd(how)
@@ -116,82 +106,6 @@ export class JobLife {
     } finally {
       if (holdsSlot) slots.release(place.jobId)
     }
-  }
-
-  /** It was held until it might not start any more: the server has its step ask anew. */
-  get hasLapsed(): boolean {
-    return this.#hasLapsed
-  }
-
-  /** Waits for the customer's word and for a slot. With neither there is nothing to give back. */
-  async #mayStart(place: Holder): Promise<boolean> {
-    for (;;) {
-      if (!(await this.#untilAllowed()) || !(await this.#takePlace(place))) return false
-      const isLate = this.record.held !== null && this.#msToStart() <= 0
-      if (!isLate && !holdOf(this.#context.state)) return true
-      this.#context.slots.release(place.jobId)
-      if (isLate) return this.#lapse()
-    }
-  }
-
-  async #untilAllowed(): Promise<boolean> {
-    const { state, holds } = this.#context
-    const signal = this.#leftOrCanceled()
-    for (let hold = holdOf(state); hold; hold = holdOf(state)) {
-      if (signal.aborted) return false
-      await this.#hold(hold)
-      const left = this.#msToStart()
-      if (left <= 0) return this.#lapse()
-      await holds.wait(signal, left)
-    }
-    return true
-  }
-
-  /** Told to the server in signed words; what it was told already is not said anew. */
-  async #hold(hold: Hold): Promise<void> {
-    const { journal, sign, agentId, clock } = this.#context
-    if (this.#holdTold === hold.reason) return
-    this.#holdTold = hold.reason
-    const at = new Date(clock()).toISOString()
-    const manifestDigest = documentDigest(this.record.document.text, sha256)
-    const verdict: AgentVerdict = { agentId, ...this.id, manifestDigest, answer: 'not_now', ...hold, at }
-    const since = this.record.held?.since ?? at
-    await journal.append({ type: 'held', ...this.id, since, verdict: sign('agent-verdict/1', verdict) })
-    this.#log.info({ rule: hold.rule }, `job held: ${hold.reason}`)
-    this.tellState()
-  }
-
-  /** Until the server has answered, the manifest's own end counts. */
-  #msToStart(): number {
-    return Date.parse(this.record.startBefore ?? this.manifest.expiresAt) - this.#context.clock()
-  }
-
-  #lapse(): false {
-    this.#hasLapsed = true
-    this.#log.warn('a held job may not start any more')
-    return false
-  }
-
-  /** While it waits the server is told for what, so that whoever asks can be told. */
-  async #takePlace(place: Holder): Promise<boolean> {
-    const { slots, send } = this.#context
-    let said = ''
-    const say = (message: string) => {
-      if (message !== said) send({ type: 'job.progress', ...this.id, message, fraction: null })
-      said = message
-    }
-    const isIn = await slots.acquire(
-      place,
-      this.#leftOrCanceled(),
-      (shortage, ahead) => {
-        this.#waitsFor = describeShortage(shortage, ahead)
-        say(this.#waitsFor)
-      },
-      this.record.held !== null,
-    )
-    this.#waitsFor = undefined
-    if (isIn && said !== '') say('starts')
-    return isIn
   }
 
   /** From now on the job is no business of this process; it goes on running. */
@@ -214,13 +128,11 @@ export class JobLife {
   /** That it runs, or for what it waits. Told in each session: the one before may have been cut before. */
   tellState(): void {
     const { startedAt, finished, held } = this.record
-    if (held && startedAt === null && !finished)
-      this.#context.send({ type: 'job.held', ...this.id, verdict: held.verdict })
-    if (this.#waitsFor !== undefined) {
-      this.#context.send({ type: 'job.progress', ...this.id, message: this.#waitsFor, fraction: null })
-    }
-    if (finished || startedAt === null || !this.#handle) return
-    const { confinement } = this.#handle
+    this.#gate.tellState()
+    if (finished || startedAt === null) return
+    // Who was held must not be taken for held while an image is pulled: after its last moment to start it would be replaced.
+    if (!this.#handle && !held) return
+    const confinement = this.#handle?.confinement ?? this.#context.confinement
     this.#context.send({ type: 'job.started', ...this.id, at: startedAt, confinement })
   }
 
@@ -264,6 +176,7 @@ export class JobLife {
     const given = this.#given.add([token])
     await journal.append({ type: 'starting', ...this.id, at, tokenHash, ...(given ? { given } : {}) })
     if (this.#canceled.signal.aborted) return canceledBeforeStart()
+    if (this.record.held) this.tellState()
     try {
       await makeCacheDir(cacheDirOf(spec.agentDir, this.manifest))
       this.#handle = await runtime.start(buildJobSpec(this.manifest, token, spec))

@@ -1,12 +1,19 @@
 import { setMaxListeners } from 'node:events'
-import { isSignedBy, parseDocument, type ManifestTarget, type SignedDocument } from '@tenon/core'
-import { readManifest, startPermit, type AgentFrame, type StartPermit } from '@tenon/protocol'
+import {
+  documentDigest,
+  isSignedBy,
+  parseDocument,
+  type ManifestTarget,
+  type SignedDocument,
+} from '@tenon/core'
+import { readManifest, startPermit, type AgentVerdict, type StartPermit } from '@tenon/protocol'
 import type { Logger } from 'pino'
 import type { Welcome } from './channel/channel.ts'
 import { equalInConstantTime, sha256, verify } from './crypto.ts'
 import type { EventOutbox } from './event-outbox.ts'
 import { decideAssign, decideRecovery, orphans, type Recovery, type Refusal } from './job-decisions.ts'
 import { JobLife, type JobLifeContext } from './job-life.ts'
+import type { JobRecord } from './journal-state.ts'
 import type { HelloContent } from './channel/handshake.ts'
 import { pause } from './pause.ts'
 
@@ -23,7 +30,6 @@ export interface JobRunnerContext extends JobLifeContext {
   serverId: string
   target: ManifestTarget
   keys: () => ReadonlyMap<string, string>
-  skewMs: number
   /** Something that must not happen happened: the agent has to end and start anew. */
   onFatal: (error: unknown) => void
 }
@@ -108,8 +114,7 @@ export class JobRunner {
       const handle = found.find((candidate) => candidate.jobId === record.jobId)
       const life = new JobLife(this.#context, record, manifest)
       const how = decideRecovery(record, handle)
-      // Not started yet: it may have been canceled meanwhile, and a canceled job never starts.
-      this.#hold(life, how.type === 'start' ? this.#serverHeard : Promise.resolve(), how)
+      this.#hold(life, mustHearServer(record, how) ? this.#serverHeard : Promise.resolve(), how)
     }
   }
 
@@ -128,7 +133,7 @@ export class JobRunner {
       refused: this.#refused,
     }
     const verdict = decideAssign(check)
-    if (verdict.type === 'refuse') return this.#refuse(verdict)
+    if (verdict.type === 'refuse') return this.#refuse(verdict, document)
     if (verdict.type === 'again') {
       const { jobId, fence } = verdict
       await this.#held.get(jobId)?.accepted
@@ -237,7 +242,7 @@ export class JobRunner {
     const lived = accepted.then(() => life.live(how))
     const held: Held = { life, accepted, lived, sentAt: undefined, settled: false, closing: undefined }
     this.#held.set(life.record.jobId, held)
-    this.#settleInBackground(lived.then(() => (life.hasLapsed ? this.#close(held) : this.#deliver(held))))
+    this.#settleInBackground(lived.then(() => this.#deliver(held)))
   }
 
   /** A report follows its log, but does not wait for it for ever. */
@@ -307,15 +312,26 @@ export class JobRunner {
   }
 
   /** What was refused stays refused; under another fencing number it is a new question. */
-  #refuse(refusal: Refusal): void {
+  #refuse(refusal: Refusal, document: SignedDocument): void {
     const { jobId, fence, code, message } = refusal
     this.#log.warn({ jobId, fence, code }, `manifest refused: ${message}`)
     if (jobId === undefined) return
     this.#refused.delete(jobId)
     if (this.#refused.size >= KEPT_REFUSALS) this.#refused.delete(this.#refused.keys().next().value!)
     this.#refused.set(jobId, refusal)
-    const frame: AgentFrame = { type: 'job.refused', jobId, fence, code, message }
-    this.#context.send(frame)
+    const { agentId, sign, clock, send } = this.#context
+    const no: AgentVerdict = {
+      agentId,
+      jobId,
+      fence,
+      manifestDigest: documentDigest(document.text, sha256),
+      answer: 'no',
+      rule: code,
+      reason: message.slice(0, 1000),
+      until: null,
+      at: new Date(clock()).toISOString(),
+    }
+    send({ type: 'job.refused', jobId, fence, code, message, verdict: sign('agent-verdict/1', no) })
   }
 
   #find(jobId: string, fence: number): Held | undefined {
@@ -328,6 +344,11 @@ export class JobRunner {
       if (!this.#leaving.signal.aborted) this.#context.onFatal(error)
     })
   }
+}
+
+/** Not started yet: it may have been canceled meanwhile. For one that was held the server's signed word stands until its time. */
+function mustHearServer({ held, startBefore }: JobRecord, how: Recovery): boolean {
+  return how.type === 'start' && (held === null || startBefore === null)
 }
 
 const MAX_HOLD_MS = 7 * 86_400_000

@@ -79,6 +79,13 @@ describe('reconcile, over every combination of what both sides hold', () => {
       expect(result.lapsed).toEqual(mine && !same && known?.status === 'held' ? ['job_1'] : [])
   })
 
+  it('takes a held job that its agent has begun for begun', () => {
+    for (const { held, known, result, same } of all) {
+      const hasBegun = held?.state === 'running' || held?.state === 'finished'
+      expect(result.begun).toEqual(same && known?.status === 'held' && hasBegun ? ['job_1'] : [])
+    }
+  })
+
   it('lets a job that lapsed go on when its agent had started it, unless what asks anew was given away', () => {
     const lapsed = {
       jobId: 'job_1',
@@ -94,7 +101,7 @@ describe('reconcile, over every combination of what both sides hold', () => {
     expect(verdict('running', true)).toEqual(['keep', 1])
     expect(verdict('finished', true)).toEqual(['keep', 1])
     expect(verdict('running', false)).toEqual(['stop', 0])
-    expect(verdict('finished', false)).toEqual(['forget', 0])
+    expect(verdict('finished', false)).toEqual(['keep', 0])
     expect(verdict('held', true)).toEqual(['forget', 0])
   })
 

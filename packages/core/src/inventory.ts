@@ -15,7 +15,7 @@ export interface KnownJob {
   cancelRequested: boolean
   /** The agent that holds it, or null. */
   agentId: string | null
-  /** Of one that lapsed: the job that asks anew is not given to anybody yet. */
+  /** Of one that lapsed: nothing that asks anew for it was given to anybody yet. */
   isReplaceable?: boolean
 }
 
@@ -27,6 +27,8 @@ export interface Reconciliation {
   requeue: string[]
   /** Was `lost`, and its agent is back with it. */
   recover: string[]
+  /** Was `held`, and its agent has begun it. */
+  begun: string[]
   /** Was `held`, and its agent is back without it. */
   lapsed: string[]
   /** Had lapsed, but its agent had started it before, and nobody has what replaced it: it goes on. */
@@ -43,14 +45,24 @@ export function reconcile(
 ): Reconciliation {
   const byId = new Map(known.map((job) => [job.jobId, job]))
   const heldLeases = new Set(held.map(leaseOf))
-  const result: Reconciliation = { verdicts: [], requeue: [], recover: [], lapsed: [], revived: [], gone: [] }
+  const result: Reconciliation = {
+    verdicts: [],
+    requeue: [],
+    recover: [],
+    begun: [],
+    lapsed: [],
+    revived: [],
+    gone: [],
+  }
   for (const job of held) {
     const mine = byId.get(job.jobId)
     const verdict = verdictOn(agentId, job, mine)
     result.verdicts.push({ jobId: job.jobId, fence: job.fence, verdict })
     if (verdict !== 'forget' && mine?.status === 'lost' && job.state !== 'held')
       result.recover.push(job.jobId)
-    if (verdict === 'keep' && mine?.status === 'lapsed') result.revived.push(job.jobId)
+    if (verdict !== 'forget' && mine?.status === 'held' && hasBegun(job)) result.begun.push(job.jobId)
+    if (verdict === 'keep' && mine?.status === 'lapsed' && mine.isReplaceable === true)
+      result.revived.push(job.jobId)
   }
   for (const job of known) {
     if (job.agentId !== agentId || heldLeases.has(leaseOf(job))) continue
@@ -73,9 +85,12 @@ function verdictOn(agentId: string, held: HeldJob, known: KnownJob | undefined):
   return known.cancelRequested && held.state !== 'finished' ? 'stop' : 'keep'
 }
 
-/** Its agent was away and started it in time: what asks anew has to give way, or it has to stop. */
+/** Its agent was away and started it in time: what asks anew has to give way, or it has to stop. Its report is always taken. */
 function verdictOnLapsed(held: HeldJob, known: KnownJob): Verdict {
-  if (held.state === 'accepted' || held.state === 'held') return 'forget'
-  if (known.isReplaceable === true) return 'keep'
-  return held.state === 'running' ? 'stop' : 'forget'
+  if (!hasBegun(held)) return 'forget'
+  return known.isReplaceable === true || held.state === 'finished' ? 'keep' : 'stop'
+}
+
+function hasBegun({ state }: HeldJob): boolean {
+  return state === 'running' || state === 'finished'
 }

@@ -120,6 +120,39 @@ describe('whyJobWaits', () => {
   })
 })
 
+describe('whyJobWaits of a held job', () => {
+  const at = '2026-11-15T10:00:00.000Z'
+  const agent = { id: 'agt_1', lastSeenAt: null, slots: 1, interactiveSlots: 0, holding: [] }
+  const held = (cancelRequestedAt: string | null, connected: boolean) =>
+    whyJobWaits({
+      status: 'held',
+      kind: 'deploy',
+      hold: { reason: 'the customer paused it', until: null, since: at, startBefore: at },
+      said: null,
+      createdAt: at,
+      assignedAt: at,
+      leaseUntil: null,
+      cancelRequestedAt,
+      target: { role: 'install', installId: 'ins_1', install: 'acme' },
+      agents: [{ ...agent, connected }],
+      formerAgents: 0,
+      ahead: 0,
+    })
+
+  it('no longer says that it starts by itself once it was canceled, and says how it ends', () => {
+    expect(held(null, true)).toMatchObject({
+      code: 'held',
+      remedy: expect.stringContaining('starts by itself') as string,
+    })
+    expect(held(at, true)).toMatchObject({ code: 'canceling', remedy: null })
+    expect(held(at, false)).toMatchObject({
+      code: 'canceling',
+      message: expect.stringContaining('is not connected') as string,
+      remedy: expect.stringContaining('tenon jobs settle') as string,
+    })
+  })
+})
+
 describe('whyRunWaits', () => {
   const since = '2026-11-15T10:00:00.000Z'
 

@@ -51,7 +51,7 @@ export function whyJobWaits(job: JobFacts): Waiting | undefined {
       'It starts when one of these ends; TENON_JOBS_MEMORY_BYTES and TENON_JOBS_CPUS say what an agent gives to jobs.',
     )
   }
-  if (job.status === 'held' && job.hold) return whyHeld(job.hold)
+  if (job.status === 'held' && job.hold) return whyHeld(job, job.hold)
   if (job.status === 'running' && job.cancelRequestedAt) {
     return waiting('canceling', 'It was asked to stop and has not ended yet.', job.cancelRequestedAt)
   }
@@ -66,7 +66,21 @@ export function whyJobWaits(job: JobFacts): Waiting | undefined {
   return undefined
 }
 
-function whyHeld({ reason, until, since, startBefore }: NonNullable<JobFacts['hold']>): Waiting {
+function whyHeld(
+  { cancelRequestedAt, agents }: JobFacts,
+  { reason, until, since, startBefore }: NonNullable<JobFacts['hold']>,
+): Waiting {
+  if (cancelRequestedAt !== null) {
+    const isConnected = agents.some(({ connected }) => connected)
+    return waiting(
+      'canceling',
+      `It was asked not to start; the customer's agent, which holds it, ${isConnected ? 'has not answered yet' : 'is not connected'}.`,
+      cancelRequestedAt,
+      isConnected
+        ? null
+        : `It ends when its agent is back, at ${startBefore} at the latest; or settle it by hand: \`tenon jobs settle\`.`,
+    )
+  }
   const when = until === null ? '' : ` It may start at ${until}.`
   return waiting(
     'held',

@@ -72,17 +72,22 @@ export const agentEvent = z.object({
 })
 export type AgentEvent = z.infer<typeof agentEvent>
 
-/** Why an agent holds a job: it is *not now*. Signed in the context `agent-verdict/1`. */
+/**
+ * An agent's word on a job: *not now* with `job.held`, *no* with `job.refused`. *Yes* is signed as well, but later: it is the
+ * report, which names the same manifest. Signed in the context `agent-verdict/1`.
+ */
 export const agentVerdict = z.object({
   agentId: id,
   ...job,
   manifestDigest: digest,
-  answer: openValue(['not_now']),
-  /** Which rule of the customer says so: `pause`. */
+  answer: openValue(['not_now', 'no']),
+  /** Which rule of the customer says so: `pause`; of a refusal, its code. */
   rule: text(64),
   reason: clippedText(1000),
   /** When it may start by itself, where that is known. */
   until: timestamp.nullable(),
+  /** When it was first held; of later agents. */
+  since: timestamp.optional(),
   at: timestamp,
 })
 export type AgentVerdict = z.infer<typeof agentVerdict>
@@ -186,6 +191,8 @@ export const agentFrame = z.discriminatedUnion('type', [
     ...job,
     code: openValue(REFUSALS),
     message: clippedText(1000),
+    /** Of later agents. */
+    verdict: signedDocument.optional(),
   }),
   z.object({ type: z.literal('job.started'), ...job, at: timestamp, confinement: clippedText(500) }),
   z.object({

@@ -68,7 +68,9 @@ function addJobChanges(jobs: Command, cli: Cli): void {
     })
   jobs
     .command('settle')
-    .description('declare how a lost job ended, after looking for yourself')
+    .description(
+      'declare how a job that is lost, or held by an agent that is away, ended, after looking for yourself',
+    )
     .argument('<job>', 'its id', takeId('job'))
     .addOption(
       new Option('--outcome <outcome>', 'how it ended')

@@ -67,6 +67,17 @@ export const holds: Scenario[] = [
     },
   },
   {
+    name: 'a held job whose image is still pulled at its last moment to start has begun: nothing runs in its place',
+    app: { web: { ...app.web, deploy: { startDelayMs: 19_000 } } },
+    server: { TENON_HOLD_SECONDS: '12' },
+    faults: paused([{ when: 'then', then: ['resume agent'] }]),
+    expect: {
+      run: 'succeeded',
+      jobs: { 'deploy:web': oneLife },
+      audit: { has: ['job.held'], hasNot: ['job.lapsed', 'job.canceled', 'job.failed'] },
+    },
+  },
+  {
     name: 'a held job is canceled: it never starts',
     app,
     faults: paused([

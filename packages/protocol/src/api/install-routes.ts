@@ -383,7 +383,7 @@ export const installRoutes = {
     tag: 'jobs',
     permission: OPERATE,
     subject: 'install:job',
-    summary: 'Declare how a lost job ended, after looking.',
+    summary: 'Declare how a job ended, after looking: one that is lost, or held by an agent that is away.',
     params: byId('job'),
     body: z.strictObject({
       outcome: z.enum(['succeeded', 'failed', 'canceled']),

@@ -1,3 +1,4 @@
+import { jobStates } from '@tenon/core'
 import type { FastifyReply } from 'fastify'
 import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
@@ -7,7 +8,7 @@ import { runView } from '../store/views.ts'
 
 /** Without any hint a follower looks again after this long: a hint may be lost, the database is the truth. */
 const LOOK_AGAIN_MS = 2_000
-const ENDED = ['succeeded', 'failed', 'canceled']
+const ENDED_RUNS = ['succeeded', 'failed', 'canceled']
 
 /** The bytes stored so far; with `follow` also what comes, until the job has ended. */
 export async function streamLog(
@@ -31,7 +32,7 @@ export async function streamLog(
         at += bytes.byteLength
         if (!(await write(raw, bytes))) return
       }
-      if (!follow || !job || ENDED.includes(job.status)) return
+      if (!follow || !job || jobStates.isEnd(job.status)) return
       await hints.wait(raw)
       if (raw.destroyed) return
     }
@@ -53,7 +54,7 @@ export async function watchRun(context: Context, runId: string, reply: FastifyRe
       const event = text === last ? ': still here\n\n' : `event: run\ndata: ${text}\n\n`
       last = text
       if (!(await write(raw, Buffer.from(event)))) return
-      if (!run || ENDED.includes(run.status)) return
+      if (!run || ENDED_RUNS.includes(run.status)) return
       await hints.wait(raw)
       if (raw.destroyed) return
     }

@@ -48,6 +48,8 @@ export class Connection {
   #session: Session | undefined
   #closed = false
   readonly #lanes = new Map<string, Promise<void>>()
+  /** Words of a hold that are not taken yet, by job. */
+  readonly #holds = new Map<string, number>()
   #waitingBytes = 0
   #announcedKey = ''
   #heardAt: number
@@ -110,7 +112,7 @@ export class Connection {
     const bytes = data.byteLength + FRAME_BYTES
     this.#waitingBytes += bytes
     if (this.#waitingBytes > MAX_WAITING_BYTES) this.#socket.pause()
-    this.#queue(this.#session ? laneOf(frame) : '', frame, bytes)
+    this.#queue(this.#session ? this.#laneOf(frame) : '', frame, bytes)
   }
 
   /** An agent that is newer may say what this server does not know; the rest of its words still count. */
@@ -120,12 +122,26 @@ export class Connection {
     this.send({ type: 'unsupported', frame: type, code: 'unknown_frame', message })
   }
 
+  /** One that was held begins after what is said of its hold, which frees its slot. */
+  #laneOf(frame: AgentFrame): string {
+    if (frame.type === 'job.held') this.#holds.set(frame.jobId, (this.#holds.get(frame.jobId) ?? 0) + 1)
+    return frame.type === 'job.started' && this.#holds.has(frame.jobId) ? frame.jobId : laneOf(frame)
+  }
+
+  #heldTaken(frame: AgentFrame): void {
+    if (frame.type !== 'job.held') return
+    const left = (this.#holds.get(frame.jobId) ?? 0) - 1
+    if (left > 0) this.#holds.set(frame.jobId, left)
+    else this.#holds.delete(frame.jobId)
+  }
+
   #queue(lane: string, frame: AgentFrame, bytes: number): void {
     const before = this.#lanes.get(lane) ?? Promise.resolve()
     const work = before
       .then(() => this.#take(frame))
       .finally(() => {
         this.#taken(bytes)
+        this.#heldTaken(frame)
         if (this.#lanes.get(lane) === work) this.#lanes.delete(lane)
       })
     this.#lanes.set(lane, work)

@@ -1,5 +1,6 @@
 import { sql } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
+import { overdueSince } from '../operations/lapse-jobs.ts'
 import type { Session } from './session.ts'
 
 /** A secret that an agent could not store: a full disk may have room by then. */
@@ -37,13 +38,14 @@ async function rejectEnded(context: Context, sessions: readonly Session[]): Prom
 }
 
 async function sendCancels(context: Context, sessions: readonly Session[]): Promise<void> {
+  const ids = sessions.map((s) => s.agentId)
   const { rows } = await sql<{ id: string; fence: number; agent_id: string }>`
     select id, fence, agent_id from job
-    where agent_id = any(${sessions.map((s) => s.agentId)}) and status in ('assigned', 'running')
-      and cancel_requested_at is not null
+    where agent_id = any(${ids}) and status in ('assigned', 'running') and cancel_requested_at is not null
     union all
     select job.id, job.fence, job.agent_id from job_hold join job on job.id = job_hold.job_id
-    where job_hold.agent_id = any(${sessions.map((s) => s.agentId)}) and job.cancel_requested_at is not null`.execute(
+    where job_hold.agent_id = any(${ids})
+      and (job.cancel_requested_at is not null or start_before < ${overdueSince(context)})`.execute(
     context.db,
   )
   for (const { id, fence, agent_id } of rows)

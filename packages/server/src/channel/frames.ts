@@ -3,7 +3,7 @@ import { agentEvent as eventSchema, jobReport, type AgentEvent, type AgentFrame 
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
 import { grantCredential } from '../operations/grant-credential.ts'
-import { holdJob } from '../operations/hold-jobs.ts'
+import { holdJob, readVerdict } from '../operations/hold-jobs.ts'
 import { refuseJob } from '../operations/job-control.ts'
 import { anyOf } from '../store/statements.ts'
 import { releaseOf } from '../operations/take-over.ts'
@@ -31,8 +31,7 @@ export async function handleFrame(
     case 'job.held':
       return jobHeld(context, session, frame)
     case 'job.refused':
-      await refuseJob(context, { id: session.agentId, installId: session.installId }, frame)
-      return session.dispatcher.release(frame.jobId)
+      return jobRefused(context, session, frame)
     case 'job.started':
       session.dispatcher.runs(frame.jobId)
       return sessions.desk.started({ ...frame, agentId: session.agentId })
@@ -74,8 +73,19 @@ async function jobHeld(context: Context, session: Session, frame: Frame<'job.hel
   const { jobId, fence, verdict: signed } = frame
   const answer = await holdJob(context, { agent: { id: agentId, publicKeys }, jobId, fence, signed })
   if (!answer.ok) return session.reject('bad_signature', answer.message)
+  // Of one that runs by now the slot is taken.
+  if (!answer.permit) return
   session.dispatcher.release(jobId)
-  if (answer.permit) session.send({ type: 'job.permit', permit: answer.permit })
+  session.send({ type: 'job.permit', permit: answer.permit })
+}
+
+async function jobRefused(context: Context, session: Session, frame: Frame<'job.refused'>): Promise<void> {
+  const { agentId, publicKeys, installId } = session
+  const { jobId, fence, verdict: signed } = frame
+  if (signed && readVerdict({ agent: { id: agentId, publicKeys }, jobId, fence, signed })?.answer !== 'no')
+    return session.reject('bad_signature', 'a refusal is not signed by this agent, or not about that job')
+  await refuseJob(context, { id: agentId, installId }, frame)
+  session.dispatcher.release(jobId)
 }
 
 async function jobProgress(context: Context, session: Session, frame: Frame<'job.progress'>): Promise<void> {

@@ -40,6 +40,12 @@ async function poll(context: Context, sessions: Sessions): Promise<void> {
   await startWaitingRuns(context)
 }
 
+/** Agents that have yet to end what was canceled. What is held is in no index of `job`, which is long. */
+export const CANCELED = `
+    select agent_id as id from job where status in ('assigned', 'running') and cancel_requested_at is not null
+    union
+    select job.agent_id from job_hold join job on job.id = job_hold.job_id where job.cancel_requested_at is not null`
+
 async function nudgeSessions(context: Context, sessions: Sessions): Promise<void> {
   const pools = sessions.pools()
   if (pools.size === 0) return
@@ -52,7 +58,7 @@ async function nudgeSessions(context: Context, sessions: Sessions): Promise<void
     .execute()
   for (const { pool } of waiting) for (const session of pools.get(pool) ?? []) session.dispatcher.nudge()
   const { rows } = await sql<{ id: string }>`
-    select agent_id as id from job where status in ('assigned', 'held', 'running') and cancel_requested_at is not null
+    ${sql.raw(CANCELED)}
     union
     select agent.id from install_secret join agent on agent.install_id = install_secret.install_id
       where install_secret.delivered_at is null

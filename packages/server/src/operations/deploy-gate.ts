@@ -68,11 +68,14 @@ export async function repeatSteps(
   notBefore: string | null = null,
 ): Promise<void> {
   const steps = await loadSteps(tx, [runId])
-  const again = steps.filter(chosen).flatMap((step) => repeatedWith(step, steps))
-  reopen(tx, again, notBefore)
+  reopen(tx, allRepeated(steps, chosen), notBefore)
 }
 
-function reopen(tx: Tx, again: readonly RunStep[], notBefore: string | null): void {
+export function allRepeated(steps: readonly RunStep[], chosen: (step: RunStep) => boolean): RunStep[] {
+  return steps.filter(chosen).flatMap((step) => repeatedWith(step, steps))
+}
+
+export function reopen(tx: Tx, again: readonly RunStep[], notBefore: string | null = null): void {
   if (again.length === 0) return
   tx.write(sql`
     update step set status = 'pending', job_id = null, not_before = ${notBefore}::timestamptz, started_at = null,
@@ -124,7 +127,7 @@ export async function throughGate<S extends Starting>(
     if (verdict.do === 'wait') continue
     // What it is made of now may not be in the install registry yet.
     const isSync = ({ kind, component }: RunStep) => kind === 'sync' && component === step.component
-    if (verdict.do === 'repeat') reopen(tx, [...own.filter(isSync), ...repeatedWith(deploy, own)], null)
+    if (verdict.do === 'repeat') reopen(tx, [...own.filter(isSync), ...repeatedWith(deploy, own)])
     else askFirst(context, tx, deploy, own)
     tx.audit(run.install_id, {
       actor: { type: 'server', id: context.serverId },

@@ -8,11 +8,14 @@ import {
   type SignedDocument,
 } from '@tenon/core'
 import type { JobReport } from '@tenon/protocol'
+import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { verifyApart } from '../crypto.ts'
 import { transactWithHeads, type Tx } from '../store/transaction.ts'
 import { chainOf, concerns } from './audit-chains.ts'
-import { lockJobs, settleJobs, type LockedJob, type Settlement } from './settle-job.ts'
+import { isOverdue, lapseJob } from './lapse-jobs.ts'
+import { reviveJob } from './revive-job.ts'
+import { lockJob, lockJobs, settleJobs, type LockedJob, type Settlement } from './settle-job.ts'
 import { startedFact, startJobs, type Started } from './start-jobs.ts'
 
 /** An agent's signed word on how a job ended. */
@@ -73,7 +76,7 @@ async function applyAll(
   const starts = new Map(started.map((one) => [leaseOf(one), one]))
   const settlements = new Map<string, Settlement>()
   for (const one of finished) {
-    const job = jobs.get(one.report.jobId)
+    const job = await settleable(context, tx, one, jobs.get(one.report.jobId))
     if (!job || isStale(one, job)) noteStale(tx, one, job)
     else if (!jobStates.isEnd(job.status) && !settlements.has(job.id))
       settlements.set(job.id, settlementOf(one, job, starts.get(leaseOf(one.report))))
@@ -88,6 +91,48 @@ async function applyAll(
   }
   await settleJobs(context, tx, [...settlements.values()])
   return new Map([...jobs].map(([id, job]) => [id, chainOf(job.install_id)]))
+}
+
+/** The job as it is judged by. One whose hold was over answers that it will not start; one that had lapsed may have run. */
+async function settleable(
+  context: Context,
+  tx: Tx,
+  one: Finished,
+  job: LockedJob | undefined,
+): Promise<LockedJob | undefined> {
+  if (!job || isStale(one, job)) return job
+  const { report, signed } = one
+  const isCanceled = report.outcome === 'canceled'
+  if (
+    job.status === 'held' &&
+    isCanceled &&
+    !job.cancel_requested_at &&
+    (await isOverdue(context, tx, job.id))
+  ) {
+    await lapseJob(context, tx, job.id, { report: signed as unknown as Json })
+    return { ...job, status: 'lapsed' }
+  }
+  if (job.status !== 'lapsed') return job
+  if (!isCanceled && (await reviveJob(context, tx, job.id))) return lockJob(tx, job.id)
+  await noteLate(tx, one, job)
+  return job
+}
+
+/** It cannot be applied any more, but it says what was done in the install. Noted once, however often it arrives. */
+async function noteLate(tx: Tx, { agent, report, signed }: Finished, job: LockedJob): Promise<void> {
+  const { rows } = await sql`
+    insert into job_lapse (job_id, at, reported_at) values (${job.id}, ${tx.at}, ${tx.at})
+    on conflict (job_id) do update set reported_at = excluded.reported_at where job_lapse.reported_at is null
+    returning job_id`.execute(tx.db)
+  if (rows.length === 0) return
+  tx.audit(chainOf(job.install_id), {
+    actor: { type: 'agent', id: agent.id },
+    action: 'job.late_report',
+    subject: { type: 'job', id: job.id },
+    outcome: 'refused',
+    manifestDigest: job.manifest_digest,
+    details: { fence: job.fence, outcome: report.outcome, report: signed as unknown as Json },
+  })
 }
 
 function leaseOf({ agentId, jobId, fence }: { agentId: string; jobId: string; fence: number }): string {

@@ -1,4 +1,4 @@
-import { keptManifest } from '@tenon/core'
+import { keptManifest, type JobStatus } from '@tenon/core'
 import type { AttestationRequest, JobCredential } from '@tenon/protocol'
 import { isoNow, type Context } from '../context.ts'
 import { transact, type Tx } from '../store/transaction.ts'
@@ -10,6 +10,9 @@ import { BEARER_SECONDS, grantsOf, issueOneTimeToken, subjectOf } from './regist
 /** One sync reads a few blobs at a time; the registry itself makes those wait that are too many. */
 const PACE = { concurrent: 4 }
 const JOIN_TTL_SECONDS = 3600
+
+/** Also of one that was held: the word that it has begun may be on its way, on a lane of its own. */
+const GRANTED: ReadonlySet<JobStatus> = new Set<JobStatus>(['assigned', 'held', 'running'])
 
 export type Granted = { ok: true; credential: JobCredential } | { ok: false; message: string }
 
@@ -44,10 +47,7 @@ export async function grantCredential(
       .forShare()
       .executeTakeFirst()
     const holds =
-      job &&
-      job.agent_id === agent.agentId &&
-      job.fence === request.fence &&
-      (job.status === 'assigned' || job.status === 'running')
+      job && job.agent_id === agent.agentId && job.fence === request.fence && GRANTED.has(job.status)
     const allowed = holds && mayHave(job.kind, request)
     const own = job && concerns(job, { id: agent.agentId, installId: agent.installId }) ? job : undefined
     tx.audit(chainOf(own ? own.install_id : agent.installId), {

@@ -1,14 +1,15 @@
 import { isSignedBy } from '@tenon/core'
-import { startPermit } from '@tenon/protocol'
+import { startPermit, type AgentVerdict } from '@tenon/protocol'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { generateSigningKey, verify } from '../crypto.ts'
 import { expireLeases } from '../store/leases.ts'
-import { auditOf } from '../testing/audit.ts'
+import { auditOf, entriesOf } from '../testing/audit.ts'
 import {
   connectAgent,
   finishedFrame,
   heldFrame,
   manifestOf,
+  refusedFrame,
   startedFrame,
   type Frame,
   type HelloOptions,
@@ -43,7 +44,7 @@ async function comeBack(options: HelloOptions = {}): Promise<void> {
 }
 
 /** A deploy whose first job its agent holds. */
-async function held() {
+async function held(changes: Partial<AgentVerdict> = {}) {
   const made = await tenant.client.call('deploys.create', {
     params: { ref: 'one' },
     body: { components: ['db'] },
@@ -51,7 +52,7 @@ async function held() {
   const assign = await agent.next('job.assign', (f) => manifestOf(f).jobId === made.steps[0]!.jobId)
   const { jobId, fence } = manifestOf(assign)
   agent.send({ type: 'job.accepted', jobId, fence })
-  agent.send(heldFrame(agent.identity, { jobId, fence }))
+  agent.send(heldFrame(agent.identity, { jobId, fence }, undefined, changes))
   const permit = await agent.next('job.permit')
   return { runId: made.id, jobId, fence, permit }
 }
@@ -79,8 +80,11 @@ async function letHoldRunOut(jobId: string): Promise<void> {
     .set({ start_before: past })
     .where('job_id', '=', jobId)
     .execute()
-  await lapseOverdueJobs(tenant.context)
-  expect(await job(jobId)).toMatchObject({ status: 'lapsed' })
+  // The end of the session may be on its way still.
+  await until('the job to lapse', async () => {
+    await lapseOverdueJobs(tenant.context)
+    return (await job(jobId)).status === 'lapsed'
+  })
 }
 
 describe('a job that its agent holds', () => {
@@ -107,6 +111,14 @@ describe('a job that its agent holds', () => {
     await workOut(runId, { jobId, fence })
     const audit = await auditOf(tenant, agent.identity.installId!, jobId)
     expect(audit.filter((entry) => entry.startsWith('job.held'))).toHaveLength(1)
+  })
+
+  it('is held for a week in all, also where the server heard of it late', async () => {
+    const since = new Date(Date.now() - 6.5 * 86_400_000).toISOString()
+    const { runId, jobId, fence, permit } = await held({ since })
+    const { startBefore } = startPermit.parse(JSON.parse(permit.permit.text))
+    expect(startBefore).toBe(new Date(Date.parse(since) + 7 * 86_400_000).toISOString())
+    await workOut(runId, { jobId, fence })
   })
 
   it('stays held over a reconnect of its agent', async () => {
@@ -136,6 +148,33 @@ describe('a job that its agent holds', () => {
     expect(await agent.next('reject')).toMatchObject({ code: 'bad_signature' })
     await comeBack({ inventory: [{ jobId, fence, state: 'held' }] })
     await workOut(runId, { jobId, fence })
+  })
+})
+
+describe('a refusal', () => {
+  const refusedJob = async () => {
+    const made = await tenant.client.call('deploys.create', {
+      params: { ref: 'one' },
+      body: { components: ['db'] },
+    })
+    const { jobId, fence } = manifestOf(
+      await agent.next('job.assign', (f) => manifestOf(f).jobId === made.steps[0]!.jobId),
+    )
+    return { jobId, fence, runId: made.id }
+  }
+
+  it('is kept in the audit with the signature of its agent, which another key cannot give', async () => {
+    const { jobId, fence, runId } = await refusedJob()
+    const forged = refusedFrame({ ...agent.identity, key: generateSigningKey() }, { jobId, fence })
+    agent.send(forged)
+    expect(await agent.next('reject')).toMatchObject({ code: 'bad_signature' })
+    await comeBack({ inventory: [{ jobId, fence, state: 'accepted' }] })
+    const frame = refusedFrame(agent.identity, { jobId, fence })
+    agent.send(frame)
+    await until('the run to end', async () => (await run(runId)).status === 'failed')
+    const entries = await entriesOf(tenant, agent.identity.installId!)
+    const entry = entries.find(({ body }) => body.includes(jobId) && body.includes('"refusal"'))!
+    expect(JSON.parse(entry.body)).toMatchObject({ details: { refusal: 'expired', verdict: frame.verdict } })
   })
 })
 

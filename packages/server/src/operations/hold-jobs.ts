@@ -9,7 +9,7 @@ import {
 } from '@tenon/core'
 import { agentVerdict, type AgentVerdict } from '@tenon/protocol'
 import { sql } from 'kysely'
-import { isoNow, type Context } from '../context.ts'
+import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { chainOf } from './audit-chains.ts'
@@ -23,6 +23,8 @@ export interface Held {
   signed: SignedDocument
 }
 
+const MAX_HOLD_MS = 7 * 86_400_000
+
 export type HoldAnswer = { ok: true; permit: SignedDocument | undefined } | { ok: false; message: string }
 
 /**
@@ -31,7 +33,8 @@ export type HoldAnswer = { ok: true; permit: SignedDocument | undefined } | { ok
  */
 export async function holdJob(context: Context, held: Held): Promise<HoldAnswer> {
   const verdict = readVerdict(held)
-  if (!verdict) return { ok: false, message: 'a verdict is not signed by this agent, or not about that job' }
+  if (!verdict || verdict.answer === 'no')
+    return { ok: false, message: 'a verdict is not signed by this agent, or not about that job' }
   const startBefore = await transact(context, async (tx) => {
     const job = await lockJob(tx, held.jobId)
     if (job?.agent_id !== held.agent.id || job.fence !== held.fence) return undefined
@@ -41,7 +44,8 @@ export async function holdJob(context: Context, held: Held): Promise<HoldAnswer>
   return { ok: true, permit: startBefore === undefined ? undefined : permitOf(context, held, startBefore) }
 }
 
-function readVerdict({ agent, jobId, fence, signed }: Held): AgentVerdict | undefined {
+/** Undefined for what is not this agent's word on that job. */
+export function readVerdict({ agent, jobId, fence, signed }: Held): AgentVerdict | undefined {
   const isSigned = agent.publicKeys.some((key) => isSignedBy('agent-verdict/1', signed, key, verify))
   if (!isSigned) return undefined
   const verdict = agentVerdict.safeParse(parseDocument(signed.text)).data
@@ -63,7 +67,7 @@ async function keepHold(
     .where('job_id', '=', job.id)
     .executeTakeFirst()
   if (job.status === 'held' && before?.reason === reason) return before.start_before
-  const start = before?.start_before ?? isoNow(context, context.config.holdSeconds)
+  const start = before?.start_before ?? startBefore(context, verdict)
   tx.write(sql`update job set status = 'held', lease_until = null where id = ${job.id}`)
   tx.write(
     tx.db
@@ -74,6 +78,12 @@ async function keepHold(
   tx.audit(chainOf(job.install_id), heldFact(job, verdict, signed, start))
   tx.nudge(`job:${job.id}`, ...(job.run_id ? [`run:${job.run_id}`] : []))
   return start
+}
+
+/** Nobody waits for longer than a week, however long the server did not hear of it. */
+function startBefore(context: Context, { since, at }: AgentVerdict): string {
+  const longest = Date.parse(since ?? at) + MAX_HOLD_MS
+  return new Date(Math.min(context.now() + context.config.holdSeconds * 1000, longest)).toISOString()
 }
 
 function heldFact(job: LockedJob, verdict: AgentVerdict, signed: SignedDocument, start: string): AuditFact {

@@ -1,4 +1,4 @@
-import { jobStates, keptManifest, type JobOutcome } from '@tenon/core'
+import { jobStates, keptManifest, type JobOutcome, type Json, type SignedDocument } from '@tenon/core'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import { transact, type Tx } from '../store/transaction.ts'
@@ -56,10 +56,10 @@ export async function forceSettle(
   await transact(context, async (tx) => {
     const job = await lockJob(tx, jobId)
     if (!job) throw new ApiFailure('not_found', `there is no job ${jobId}`)
-    if (job.status !== 'lost') {
+    if (!(await isOutOfReach(tx, job))) {
       throw new ApiFailure(
         'wrong_state',
-        `job ${jobId} is ${job.status}; only a lost job is settled by hand`,
+        `job ${jobId} is ${job.status}; by hand only a lost job is settled, or one that is held by an agent which is away`,
         { remedy: 'Cancel it instead: `tenon jobs cancel`.' },
       )
     }
@@ -75,12 +75,30 @@ export async function forceSettle(
   })
 }
 
+async function isOutOfReach(tx: Tx, { status, agent_id }: LockedJob): Promise<boolean> {
+  if (status !== 'held') return status === 'lost'
+  const agent = await tx.db
+    .selectFrom('agent')
+    .select('session_id')
+    .where('id', '=', agent_id)
+    .executeTakeFirst()
+  return (agent?.session_id ?? null) === null
+}
+
 /** The agent would not run it: nothing happened, and the job says why. */
 export async function refuseJob(
   context: Context,
   agent: { id: string; installId: string | null },
-  refused: { jobId: string; fence: number; code: string; message: string },
+  refused: {
+    jobId: string
+    fence: number
+    code: string
+    message: string
+    verdict?: SignedDocument | undefined
+  },
 ): Promise<void> {
+  // Kept, so that whoever reads the audit can check it; an earlier agent signed none.
+  const signed = refused.verdict ? { verdict: refused.verdict as unknown as Json } : {}
   await transact(context, async (tx) => {
     const job = await lockJob(tx, refused.jobId)
     // Only a job that waits for this agent's answer ends by it: one that runs, has ended or is another's was not refused.
@@ -91,7 +109,7 @@ export async function refuseJob(
         subject: { type: 'job', id: refused.jobId },
         outcome: 'refused',
         manifestDigest: null,
-        details: { refusal: refused.code, fence: refused.fence, message: refused.message },
+        details: { refusal: refused.code, fence: refused.fence, message: refused.message, ...signed },
       })
     await settleJob(
       context,
@@ -105,7 +123,7 @@ export async function refuseJob(
       },
       {
         actor: { type: 'agent', id: agent.id },
-        details: { refusal: refused.code },
+        details: { refusal: refused.code, ...signed },
       },
     )
   })

@@ -19,7 +19,8 @@ import { transact, type Tx } from '../store/transaction.ts'
 import { advanceRuns, lockRuns } from './advance-run.ts'
 import { chainOf } from './audit-chains.ts'
 import { endGoneJob, requeueJob } from './job-control.ts'
-import { lapseJob, reviveJob } from './lapse-jobs.ts'
+import { lapseJob } from './lapse-jobs.ts'
+import { reviveJob } from './revive-job.ts'
 
 export interface OpenedSession {
   sessionId: string
@@ -104,26 +105,21 @@ async function openAll(context: Context, tx: Tx, openings: readonly Opening[]): 
 
 function sessionOf(
   { agent, hello, sessionId }: Accepted,
-  { verdicts }: Reconciliation,
+  result: Reconciliation,
   heads: ReadonlyMap<string, AuditHead>,
   keys: ReadonlyMap<string, string[]>,
 ): OpenedSession {
-  const waiting = new Set(heldOf(hello))
   return {
     sessionId,
     role: agent.role,
     installId: agent.install_id,
     pool: agent.pool,
     publicKeys: keys.get(agent.id) ?? [],
-    verdicts,
-    held: verdicts.filter((v) => v.verdict !== 'forget' && !waiting.has(v.jobId)).map((v) => v.jobId),
+    verdicts: result.verdicts,
+    held: runningOf(hello, result),
     auditHead: heads.get(agent.install_id ?? '') ?? null,
     eventSeq: agent.event_seq,
   }
-}
-
-function heldOf({ inventory }: AgentHello): string[] {
-  return inventory.filter(({ state }) => state === 'held').map(({ jobId }) => jobId)
 }
 
 type Refused = Extract<Handshake, { ok: false }>
@@ -231,27 +227,30 @@ async function settleInventories(
   }
   const all = [...results.values()]
   // What is held has no lease: its agent says so once more, in signed words.
-  const waiting = new Set(accepted.flatMap(({ hello }) => heldOf(hello)))
-  await keepJobs(
-    context,
-    tx,
-    all.flatMap(({ verdicts }) =>
-      verdicts.filter((v) => v.verdict !== 'forget' && !waiting.has(v.jobId)).map((v) => v.jobId),
-    ),
-  )
-  await auditRecovered(
-    tx,
-    all.flatMap(({ recover }) => recover),
-  )
+  const kept = accepted.flatMap(({ agent, hello }) => runningOf(hello, results.get(agent.id)!))
+  const begun = all.flatMap((result) => result.begun)
+  await keepJobs(context, tx, kept, begun)
+  await auditRecovered(tx, [...all.flatMap(({ recover }) => recover), ...begun])
   return results
 }
 
-async function keepJobs(context: Context, tx: Tx, kept: string[]): Promise<void> {
+/** What the agent has and goes on with; what it says that it holds waits. */
+function runningOf({ inventory }: AgentHello, { verdicts }: Reconciliation): string[] {
+  const waiting = new Set(inventory.filter(({ state }) => state === 'held').map(({ jobId }) => jobId))
+  return verdicts
+    .filter(({ jobId, verdict }) => verdict !== 'forget' && !waiting.has(jobId))
+    .map(({ jobId }) => jobId)
+}
+
+async function keepJobs(context: Context, tx: Tx, kept: string[], begun: string[]): Promise<void> {
   if (kept.length === 0) return
   await sql`
-    update job set status = case when status = 'lost' then 'running' else status end,
+    update job set status = case when status in ('lost', 'held') then 'running' else status end,
       lease_until = ${leaseFromNow(context)}
-    where id = any(${kept}) and status in ('assigned', 'running', 'lost')`.execute(tx.db)
+    where id = any(${kept}) and (status in ('assigned', 'running', 'lost') or id = any(${begun}))`.execute(
+    tx.db,
+  )
+  if (begun.length > 0) tx.write(sql`delete from job_hold where job_id = any(${begun})`)
 }
 
 async function auditRecovered(tx: Tx, recovered: string[]): Promise<void> {

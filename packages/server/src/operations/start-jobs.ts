@@ -14,7 +14,7 @@ export interface Started {
   confinement: string
 }
 
-/** A word about a job that is another's by now, or that has ended, changes nothing. */
+/** A word about a job that is another's by now, or that has ended, changes nothing. One may run by its agent's inventory. */
 export async function startJobs(context: Context, tx: Tx, started: readonly Started[]): Promise<void> {
   if (started.length === 0) return
   const column = <K extends keyof Started>(name: K) => started.map((s) => s[name])
@@ -24,7 +24,8 @@ export async function startJobs(context: Context, tx: Tx, started: readonly Star
         lease_until = ${leaseFromNow(context)}
       from unnest(${column('jobId')}::text[], ${column('agentId')}::text[], ${column('fence')}::int[],
         ${column('at')}::timestamptz[], ${column('confinement')}::text[]) as s(id, agent_id, fence, at, confinement)
-      where job.id = s.id and job.agent_id = s.agent_id and job.fence = s.fence and job.status in ('assigned', 'held', 'lost')
+      where job.id = s.id and job.agent_id = s.agent_id and job.fence = s.fence
+        and (job.status in ('assigned', 'held', 'lost') or (job.status = 'running' and job.started_at is null))
       returning job.id, job.agent_id, job.fence, job.confinement, install_id, run_id, build_id, manifest_digest
     ), unheld as (
       delete from job_hold using running where job_hold.job_id = running.id

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { selectJobs } from './job-lists.ts'
+import { CANCELED } from '../loops/loops.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 
 let tenant: TestTenant
@@ -27,6 +28,7 @@ it('a column that another process adds disturbs no statement that was planned be
 
 it.each([
   ['jobs by id', 'select id from job where id = any($1::text[])'],
+  ['agents that have yet to end what was canceled', CANCELED],
   ['steps of runs', 'select id from step where run_id = any($1::text[])'],
   [
     'what a batch ends',

@@ -10,6 +10,7 @@ import {
 import { CompiledQuery, sql } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
 import { signAgain } from '../operations/job-control.ts'
+import { loadLapsed } from '../operations/revive-job.ts'
 import { assignedFact } from '../operations/start-jobs.ts'
 import { transact, type Tx } from './transaction.ts'
 
@@ -216,7 +217,6 @@ export async function knownJobs(tx: Tx, agentIds: string[], named: string[]): Pr
     status: JobStatus
     agent_id: string | null
     cancel_requested_at: string | null
-    replaced: boolean
   }>`
     with known as (
       select id from job where agent_id = any(${agentIds}) and status in ('assigned', 'running', 'lost')
@@ -225,16 +225,17 @@ export async function knownJobs(tx: Tx, agentIds: string[], named: string[]): Pr
       union
       select unnest(${named}::text[])
     )
-    select id, fence, status, agent_id, cancel_requested_at, status = 'lapsed' and exists (
-        select from job as next where next.step_id = job.step_id and next.id > job.id and next.status = 'queued'
-      ) as replaced
-    from known join job using (id)`.execute(tx.db)
+    select id, fence, status, agent_id, cancel_requested_at from known join job using (id)`.execute(tx.db)
+  const lapsed = await loadLapsed(
+    tx,
+    rows.filter(({ status }) => status === 'lapsed').map(({ id }) => id),
+  )
   return rows.map((row) => ({
     jobId: row.id,
     fence: row.fence,
     status: row.status,
     agentId: row.agent_id,
     cancelRequested: row.cancel_requested_at !== null,
-    isReplaceable: row.replaced,
+    isReplaceable: lapsed.get(row.id)?.isReplaceable ?? false,
   }))
 }

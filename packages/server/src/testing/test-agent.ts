@@ -254,18 +254,37 @@ export function heldFrame(
   { agentId, key }: Pick<TestIdentity, 'agentId' | 'key'>,
   job: { jobId: string; fence: number },
   reason = 'the customer paused this agent',
+  changes: Partial<AgentVerdict> = {},
 ): Extract<AgentFrame, { type: 'job.held' }> {
-  const verdict: AgentVerdict = {
+  const verdict = verdictOf({ agentId, key }, job, { answer: 'not_now', rule: 'pause', reason, ...changes })
+  return { type: 'job.held', ...job, verdict }
+}
+
+/** The agent's *no*. */
+export function refusedFrame(
+  identity: Pick<TestIdentity, 'agentId' | 'key'>,
+  job: { jobId: string; fence: number },
+): Extract<AgentFrame, { type: 'job.refused' }> {
+  const [code, message] = ['expired' as const, 'its time is over']
+  const verdict = verdictOf(identity, job, { answer: 'no', rule: code, reason: message })
+  return { type: 'job.refused', ...job, code, message, verdict }
+}
+
+function verdictOf(
+  { agentId, key }: Pick<TestIdentity, 'agentId' | 'key'>,
+  job: { jobId: string; fence: number },
+  said: Partial<AgentVerdict> & Pick<AgentVerdict, 'answer' | 'rule' | 'reason'>,
+) {
+  const manifestDigest = `sha256:${'0'.repeat(64)}`
+  const whole: AgentVerdict = {
     agentId,
     ...job,
-    manifestDigest: `sha256:${'0'.repeat(64)}`,
-    answer: 'not_now',
-    rule: 'pause',
-    reason,
+    manifestDigest,
     until: null,
     at: new Date().toISOString(),
+    ...said,
   }
-  return { type: 'job.held', ...job, verdict: signedBy(key, 'agent-verdict/1', verdict) }
+  return signedBy(key, 'agent-verdict/1', whole)
 }
 
 function signedBy(key: SigningKey, context: SigningContext, value: object) {

@@ -12,6 +12,7 @@ import { agentIdentity } from './0010-agent-identity.ts'
 import { installNames } from './0012-install-names.ts'
 import { heldJobs } from './0013-held-jobs.ts'
 import { registryLogins } from './0020-registry-logins.ts'
+import { lapsedJobs } from './0021-lapsed-jobs.ts'
 import { leftOut } from './0024-left-out.ts'
 
 /** In order, and never changed once released: the database remembers the checksum of each. */
@@ -29,5 +30,6 @@ export const migrations: Migration[] = [
   { name: '0012-install-names', sql: installNames },
   { name: '0013-held-jobs', sql: heldJobs },
   { name: '0020-registry-logins', sql: registryLogins },
+  { name: '0021-lapsed-jobs', sql: lapsedJobs },
   { name: '0024-left-out', sql: leftOut },
 ]
