@@ -2,13 +2,14 @@ import {
   checkManifest,
   type HeldJob,
   type JobEndReason,
+  type JobOutcome,
   type JobManifest,
   type Json,
   type ManifestTarget,
   type RefusalCode,
   type SignedDocument,
 } from '@tenon/core'
-import { jobManifest, type JobReport, type JobResult } from '@tenon/protocol'
+import { jobManifest, type JobResult } from '@tenon/protocol'
 import { z } from 'zod'
 import { sha256, verify } from './crypto.ts'
 import type { JobRecord, JournalState } from './journal-state.ts'
@@ -88,7 +89,7 @@ function namedJob(text: string): { jobId: string | undefined; fence: number } {
 }
 
 export interface JobEnd {
-  outcome: JobReport['outcome']
+  outcome: JobOutcome
   reason: JobEndReason
   exitCode: number | null
   message: string

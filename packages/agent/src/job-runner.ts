@@ -3,10 +3,17 @@ import {
   documentDigest,
   isSignedBy,
   parseDocument,
+  type JobManifest,
   type ManifestTarget,
   type SignedDocument,
 } from '@tenon/core'
-import { readManifest, startPermit, type AgentVerdict, type StartPermit } from '@tenon/protocol'
+import {
+  readManifest,
+  readStartedManifest,
+  startPermit,
+  type AgentVerdict,
+  type StartPermit,
+} from '@tenon/protocol'
 import type { Logger } from 'pino'
 import type { Welcome } from './channel/channel.ts'
 import { equalInConstantTime, sha256, verify } from './crypto.ts'
@@ -96,7 +103,7 @@ export class JobRunner {
 
   /** Goes on with what the agent's earlier life left: before the first session. */
   async recover(): Promise<void> {
-    const { runtime, state, journal } = this.#context
+    const { runtime, state } = this.#context
     setMaxListeners(0, this.#leaving.signal)
     const found = await runtime.list()
     for (const orphan of orphans(state.jobs, found)) {
@@ -104,11 +111,9 @@ export class JobRunner {
       await this.#events.raise('agent.swept', orphan.jobId, { fence: orphan.fence })
     }
     for (const record of state.jobs.values()) {
-      const manifest = readManifest(record.document.text)
+      const manifest = keptManifestOf(record)
       if (!manifest) {
-        this.#log.error({ jobId: record.jobId }, 'a job of the journal is not understood and is forgotten')
-        await this.#remove(record.jobId)
-        await journal.append({ type: 'closed', jobId: record.jobId, fence: record.fence })
+        await this.#forgetUnread(record)
         continue
       }
       const handle = found.find((candidate) => candidate.jobId === record.jobId)
@@ -116,6 +121,14 @@ export class JobRunner {
       const how = decideRecovery(record, handle)
       this.#hold(life, mustHearServer(record, how) ? this.#serverHeard : Promise.resolve(), how)
     }
+  }
+
+  /** A later version of the agent accepted it. It never began, so the server gives it out anew. */
+  async #forgetUnread({ jobId, fence }: JobRecord): Promise<void> {
+    this.#log.error({ jobId }, 'a job of the journal is not understood and is forgotten')
+    await this.#remove(jobId)
+    await this.#events.raise('agent.job_forgotten', jobId, { fence })
+    await this.#context.journal.append({ type: 'closed', jobId, fence })
   }
 
   /** Accepts or refuses; an accepted job is on disk before the server hears of it. */
@@ -208,7 +221,8 @@ export class JobRunner {
     const stops: Promise<void>[] = []
     for (const { jobId, fence, verdict } of welcome.verdicts) {
       const held = this.#find(jobId, fence)
-      if (!held || verdict === 'keep') continue
+      // A later server's word that is not known here ends nothing.
+      if (!held || (verdict !== 'stop' && verdict !== 'forget')) continue
       const done = verdict === 'stop' ? held.life.cancel() : this.#forget(jobId)
       if (verdict === 'stop') stops.push(done)
       this.#settleInBackground(done)
@@ -349,6 +363,13 @@ export class JobRunner {
 /** Not started yet: it may have been canceled meanwhile. For one that was held the server's signed word stands until its time. */
 function mustHearServer({ held, startBefore }: JobRecord, how: Recovery): boolean {
   return how.type === 'start' && (held === null || startBefore === null)
+}
+
+/** What has begun is watched to its end, though its manifest may be of a later version. */
+function keptManifestOf({ document, startedAt, finished, jobId, fence }: JobRecord): JobManifest | undefined {
+  const hasBegun = startedAt !== null || finished !== null
+  const read = readManifest(document.text)
+  return read ?? (hasBegun ? readStartedManifest(document.text, { jobId, fence }) : undefined)
 }
 
 const MAX_HOLD_MS = 7 * 86_400_000

@@ -1,4 +1,4 @@
-import { FEATURES, type Requirement } from './features.ts'
+import { requirement, type Requirement } from './features.ts'
 import { SERVER_NAME, type JobNetwork } from './job-network.ts'
 
 /** What an app declares that a component or an action calls. */
@@ -15,10 +15,10 @@ export function declaredNetwork(egress: readonly EgressName[] | undefined): JobN
   return { mode: 'egress', names: [...new Set(names.map((name) => name.toLowerCase()))] }
 }
 
-/** Pure: an agent that does not keep to declared names must not run the job. */
+/** Pure: an agent that does not keep to a network narrower than its own must not run the job; a sync is narrow by itself. */
 export function requiredByNetwork({ mode, names }: JobNetwork): Requirement[] {
-  const isDeclared = mode === 'egress' && names.some((name) => name !== SERVER_NAME)
-  return isDeclared ? [{ feature: 'network', since: FEATURES.network }] : []
+  const isNarrow = mode === 'egress' ? names.some((name) => name !== SERVER_NAME) : mode !== 'open'
+  return isNarrow ? [requirement('network')] : []
 }
 
 export const EGRESS_HOST = 'a host name, *. and a domain, or an IP address'

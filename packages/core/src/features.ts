@@ -12,6 +12,21 @@ export type Feature = keyof typeof FEATURES
 
 export const FEATURE_NAMES = Object.keys(FEATURES) as Feature[]
 
+export function requirement(feature: Feature): Requirement {
+  return { feature, since: FEATURES[feature] }
+}
+
+/** Of a name that was kept; which version brought a later one is not known here. */
+export function requirementOf(feature: string): Requirement {
+  const known = FEATURE_NAMES.find((name) => name === feature)
+  return known ? requirement(known) : { feature, since: '' }
+}
+
+/** Pure: what was once decided to be required stays so. */
+export function mergeRequirements(...lists: readonly (readonly Requirement[])[]): Requirement[] {
+  return [...new Map(lists.flat().map((one) => [one.feature, one])).values()]
+}
+
 /** With its version, so that an agent that has never heard of the feature can still say what it takes. */
 export interface Requirement {
   feature: string
@@ -27,9 +42,10 @@ export function lacking(required: readonly Requirement[], has: readonly string[]
 export function describeLack(lack: readonly Requirement[]): string {
   const newest = lack
     .map(({ since }) => since)
+    .filter((since) => since !== '')
     .toSorted(byVersion)
     .at(-1)
-  return `it needs agent ≥ ${newest}, which has ${lack.map(({ feature }) => feature).join(', ')}`
+  return `it needs ${newest === undefined ? 'a newer agent' : `agent ≥ ${newest}`}, which has ${lack.map(({ feature }) => feature).join(', ')}`
 }
 
 function byVersion(a: string, b: string): number {

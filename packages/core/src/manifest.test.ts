@@ -171,6 +171,28 @@ describe('checkManifest', () => {
     expect(check(document)).toMatchObject({ jobId: 'job_1', later: { is: 'better' } })
   })
 
+  it('refuses fields of the body in the envelope, since the content digest does not stand for them', () => {
+    for (const [field, value] of Object.entries({ ...body, kind: 'destroy', limits: { memoryBytes: 9 } }))
+      expect([field, check(signed({ ...nest(), [field]: value }))]).toEqual([field, 'malformed'])
+    expect(check(signed({ ...nest(), later: 1, body: { ...body, later: 2 } }))).toBe('malformed')
+    const { requires: _, ...without } = nest().body as { requires: unknown }
+    const content = documentDigest(canonicalText(without), sha256)
+    expect(check(signed({ ...nest(), body: without, content, requires: [] }))).toBe('malformed')
+  })
+
+  it('takes no field of the envelope from the body', () => {
+    const twice = { ...body, fence: 9, expiresAt: '2026-11-15T23:00:00.000Z' } as typeof body
+    expect(check(signed(nest(twice)))).toBe('malformed')
+  })
+
+  it('refuses, and never throws at, a body that is no object and one without a canonical form', () => {
+    for (const odd of [null, 'body', 7, [body], undefined])
+      expect(check(signed(Object.assign(nest(), { body: odd })))).toBe('malformed')
+    const text = signed(nest({ role: 'half a pair' })).text.replace('half a pair', '\\ud800')
+    const signature = sign(Buffer.from(`tenon/job-manifest/1\n${text}`))
+    expect(check({ text, keyId: 'key_1', signature })).toBe('malformed')
+  })
+
   it('refuses what needs more than it can, and says which agent can', () => {
     const requires = [
       { feature: 'hold', since: '0.2' },

@@ -128,16 +128,38 @@ export function nestManifest(envelope: Envelope, draft: Draft, sha256: Sha256): 
   return { version: MANIFEST_VERSION, ...envelope, content: digestOf(body), body }
 }
 
-/** Pure: the form that is read. What is not known here stays in it, for whoever knows more. */
-export function flatManifest(signed: unknown): unknown {
-  if (typeof signed !== 'object' || signed === null) return signed
-  const { body, ...envelope } = signed as { body?: object }
-  return { ...body, ...envelope }
+/** What the content digest stands for: only the body may say it. */
+const BODY_FIELDS: Record<keyof ManifestBody, true> = {
+  serverId: true,
+  kind: true,
+  target: true,
+  role: true,
+  network: true,
+  requires: true,
+  operations: true,
+  limits: true,
 }
 
-/** What this server signed itself and kept, of whatever version. */
+/**
+ * Pure: the form that is read; undefined where one field stands in both parts, or what the body must say in the envelope.
+ * What is not known here stays in it, for whoever knows more.
+ */
+export function flatManifest(signed: unknown): unknown {
+  if (!isRecord(signed)) return undefined
+  const { body, ...envelope } = signed
+  if (!isRecord(body)) return undefined
+  const isTwofold = Object.keys(envelope).some((key) => key in BODY_FIELDS || Object.hasOwn(body, key))
+  return isTwofold ? undefined : { ...envelope, ...body }
+}
+
+function isRecord(value: unknown): value is { [key: string]: unknown } {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** What this server signed itself and kept, of whatever version; the first had no body. */
 export function keptManifest(text: string): JobManifest {
-  return flatManifest(JSON.parse(text)) as JobManifest
+  const { body, ...envelope } = JSON.parse(text) as { body?: object }
+  return { ...envelope, ...body } as JobManifest
 }
 
 export interface ManifestCheck {
@@ -167,10 +189,10 @@ export function checkManifest<T extends JobManifest | StandingManifest>(
   if (!isSignedBy(context, document, key, verify))
     return refuse('bad_signature', 'its signature does not match its content')
   const signed = parseDocument(document.text)
-  const flat = flatManifest(signed)
-  const lack = whyUnsupported(flat)
+  const lack = whyUnsupported(signed)
   if (lack !== undefined) return refuse('unsupported', lack)
-  const manifest = parse(flat)
+  const flat = flatManifest(signed)
+  const manifest = flat === undefined ? undefined : parse(flat)
   if (!manifest) return refuse('malformed', 'it does not have the form of a manifest')
   const problem =
     digestProblem(signed as { body: ManifestBody }, manifest, check.sha256) ??
@@ -180,8 +202,9 @@ export function checkManifest<T extends JobManifest | StandingManifest>(
 }
 
 /** Read before the rest: a manifest of a later version may have a form that is not known here. */
-function whyUnsupported(flat: unknown): string | undefined {
-  const { version, requires } = (flat ?? {}) as { version?: unknown; requires?: unknown }
+function whyUnsupported(signed: unknown): string | undefined {
+  const { version, body } = (signed ?? {}) as { version?: unknown; body?: unknown }
+  const { requires } = (body ?? {}) as { requires?: unknown }
   const required = Array.isArray(requires) ? requires.filter(isRequirement) : []
   const lack = lacking(required, FEATURE_NAMES)
   if (lack.length > 0) return describeLack(lack)
@@ -203,11 +226,20 @@ function digestProblem(
   manifest: { content: string },
   sha256: Sha256,
 ): Refused | undefined {
-  const digestOf = (value: object) => documentDigest(canonicalText(value), sha256)
+  const digestOf = (value: object) => digestIfAny(value, sha256)
   if (digestOf(signed.body) !== manifest.content)
     return refuse('malformed', 'its content digest is not that of its body')
   const wrong = signed.body.operations.find(({ config, configDigest }) => digestOf(config) !== configDigest)
   return wrong && refuse('malformed', `its digest of the configuration of ${wrong.operation} is wrong`)
+}
+
+/** Undefined for what has no canonical form: half a surrogate pair, written as an escape. */
+function digestIfAny(value: object, sha256: Sha256): string | undefined {
+  try {
+    return documentDigest(canonicalText(value), sha256)
+  } catch {
+    return undefined
+  }
 }
 
 function targetProblem(

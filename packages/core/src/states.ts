@@ -41,7 +41,8 @@ export const jobStates = stateTable<JobStatus>({
   canceled: [],
   lapsed: [],
 })
-export type JobOutcome = 'succeeded' | 'failed' | 'canceled'
+export const JOB_OUTCOMES = ['succeeded', 'failed', 'canceled'] as const
+export type JobOutcome = (typeof JOB_OUTCOMES)[number]
 
 export type StepStatus = 'pending' | 'active' | 'succeeded' | 'failed' | 'canceled' | 'skipped'
 export const stepStates = stateTable<StepStatus>({

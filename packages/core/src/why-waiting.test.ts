@@ -23,6 +23,10 @@ const anyJob: fc.Arbitrary<JobFacts> = fc.record({
     installId: fc.option(fc.constant('ins_1')),
     install: fc.option(fc.constant('acme')),
   }),
+  requires: fc.subarray([
+    { feature: 'network', since: '0.2' },
+    { feature: 'later', since: '' },
+  ]),
   agents: fc.array(
     fc.record({
       id: fc.constant('agt_1'),
@@ -30,6 +34,7 @@ const anyJob: fc.Arbitrary<JobFacts> = fc.record({
       lastSeenAt: fc.option(at),
       slots: fc.nat(3),
       interactiveSlots: fc.nat(2),
+      features: fc.option(fc.subarray(['network', 'later'])),
       holding: fc.array(
         fc.record({ jobId: fc.constantFrom('job_1', 'job_2'), kind: fc.constantFrom(...JOB_KINDS) }),
         { maxLength: 5 },
@@ -75,6 +80,7 @@ describe('whyJobWaits', () => {
       leaseUntil: null,
       cancelRequestedAt: null,
       target: { role: 'install', installId: 'ins_1', install: 'acme' },
+      requires: [],
       agents: [],
       formerAgents: 0,
       ahead: 0,
@@ -85,6 +91,7 @@ describe('whyJobWaits', () => {
       lastSeenAt: null,
       slots: 1,
       interactiveSlots: 0,
+      features: null,
       holding: [],
     }
     const busy = { ...agent, holding: [{ jobId: 'job_1', kind: 'deploy' as const }] }
@@ -122,7 +129,7 @@ describe('whyJobWaits', () => {
 
 describe('whyJobWaits of a held job', () => {
   const at = '2026-11-15T10:00:00.000Z'
-  const agent = { id: 'agt_1', lastSeenAt: null, slots: 1, interactiveSlots: 0, holding: [] }
+  const agent = { id: 'agt_1', lastSeenAt: null, slots: 1, interactiveSlots: 0, features: null, holding: [] }
   const held = (cancelRequestedAt: string | null, connected: boolean) =>
     whyJobWaits({
       status: 'held',
@@ -134,6 +141,7 @@ describe('whyJobWaits of a held job', () => {
       leaseUntil: null,
       cancelRequestedAt,
       target: { role: 'install', installId: 'ins_1', install: 'acme' },
+      requires: [],
       agents: [{ ...agent, connected }],
       formerAgents: 0,
       ahead: 0,
@@ -150,6 +158,41 @@ describe('whyJobWaits of a held job', () => {
       message: expect.stringContaining('is not connected') as string,
       remedy: expect.stringContaining('tenon jobs settle') as string,
     })
+  })
+})
+
+describe('whyJobWaits, where connected agents cannot do the job', () => {
+  const at = '2026-11-15T10:00:00.000Z'
+  const agent = { id: 'agt_1', connected: true, lastSeenAt: null, slots: 1, interactiveSlots: 0, holding: [] }
+  const why = (since: string, ...features: (string[] | null)[]) =>
+    whyJobWaits({
+      status: 'queued',
+      kind: 'deploy',
+      hold: null,
+      said: null,
+      createdAt: at,
+      assignedAt: null,
+      leaseUntil: null,
+      cancelRequestedAt: null,
+      target: { role: 'install', installId: 'ins_1', install: 'acme' },
+      formerAgents: 0,
+      ahead: 0,
+      requires: [{ feature: 'network', since }],
+      agents: features.map((has) => ({ ...agent, features: has })),
+    })
+
+  it('says which version can, and that the agent is to be updated', () => {
+    expect(why('0.3', [], ['hold'])).toMatchObject({
+      code: 'agent_too_old',
+      message: 'No connected agent can do it: it needs agent ≥ 0.3, which has network.',
+      remedy: 'Update the agent of install acme.',
+    })
+    expect(why('', [])?.message).toContain('it needs a newer agent, which has network')
+  })
+
+  it('counts the places of those that can, and one that has not said what it can do as one of them', () => {
+    expect(why('0.3', [], ['network'])?.code).toBe('dispatching')
+    expect(why('0.3', null)?.code).toBe('dispatching')
   })
 })
 

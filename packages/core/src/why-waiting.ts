@@ -1,4 +1,5 @@
 import { laneOf, nameHolders } from './capacity.ts'
+import { describeLack, lacking, type Requirement } from './features.ts'
 import type { AgentRole, JobKind, JobStatus, RunStatus } from './states.ts'
 
 /** The facts that decide what a queued job, step or run waits for; gathered by the store, judged here. */
@@ -14,6 +15,8 @@ export interface JobFacts {
   hold: { reason: string; until: string | null; since: string; startBefore: string } | null
   /** What the agent says about a job that it has and did not start yet. */
   said: string | null
+  /** What an agent must be able to do for it. */
+  requires: Requirement[]
   agents: {
     id: string
     connected: boolean
@@ -21,6 +24,8 @@ export interface JobFacts {
     slots: number
     /** Besides `slots`, for what people wait for; 0 where it makes no difference. */
     interactiveSlots: number
+    /** Null: it has not said what it can do, which counts as all. */
+    features: string[] | null
     holding: { jobId: string; kind: JobKind }[]
   }[]
   /** Agents of the kind that were revoked or replaced. */
@@ -117,7 +122,18 @@ function whyQueued(job: JobFacts): Waiting {
       'Check that the agent runs and can reach the server.',
     )
   }
-  const places = connected.map((agent) => placesFor(job.kind, agent))
+  const lacks = connected.map(({ features }) => lacking(job.requires, features ?? namesOf(job.requires)))
+  if (lacks.every((lack) => lack.length > 0)) {
+    const least = lacks.toSorted((a, b) => a.length - b.length)[0]!
+    return waiting(
+      'agent_too_old',
+      `No connected agent can do it: ${describeLack(least)}.`,
+      job.createdAt,
+      `Update ${who}.`,
+    )
+  }
+  const able = connected.filter((_, index) => lacks[index]!.length === 0)
+  const places = able.map((agent) => placesFor(job.kind, agent))
   if (places.every(({ slots, holding }) => holding.length >= slots)) {
     const slots = places.reduce((sum, place) => sum + place.slots, 0)
     const holding = places.flatMap((place) => place.holding)
@@ -130,6 +146,10 @@ function whyQueued(job: JobFacts): Waiting {
     )
   }
   return waiting('dispatching', `It is next in line for ${who}.`, job.createdAt)
+}
+
+function namesOf(requires: readonly Requirement[]): string[] {
+  return requires.map(({ feature }) => feature)
 }
 
 function aheadWords(ahead: number): string {

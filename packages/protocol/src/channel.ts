@@ -1,4 +1,4 @@
-import { JOB_END_REASONS, REFUSALS } from '@tenon/core'
+import { JOB_END_REASONS, JOB_OUTCOMES, knownOr, REFUSALS } from '@tenon/core'
 import { z } from 'zod'
 import { jobCredential } from './credential.ts'
 import { keyLink } from './enrol.ts'
@@ -32,7 +32,8 @@ export const jobReport = z.object({
   ...job,
   agentId: id,
   manifestDigest: digest,
-  outcome: z.enum(['succeeded', 'failed', 'canceled']),
+  /** One that is not known here counts as failed. */
+  outcome: openValue(JOB_OUTCOMES),
   reason: openValue(JOB_END_REASONS),
   exitCode: z.int().nullable(),
   message: clippedText(2000),
@@ -48,6 +49,7 @@ export const AGENT_EVENTS = [
   'agent.started',
   'agent.reattached',
   'agent.swept',
+  'agent.job_forgotten',
   'agent.dropped',
   'agent.audit_mismatch',
   'agent.synced',
@@ -122,6 +124,13 @@ export const runtimeInfo = z.object({
 })
 export type RuntimeInfo = z.infer<typeof runtimeInfo>
 
+/** A job in a state that is not known here is kept as one that runs. */
+const HELD_STATES = ['accepted', 'held', 'running', 'finished'] as const
+const heldState = openValue(HELD_STATES).transform((state) => {
+  const known = knownOr(HELD_STATES, state)
+  return known === 'other' ? 'running' : known
+})
+
 const wireRange = z.object({ min: z.int().positive(), max: z.int().positive() })
 
 /** Who greets whom, and what both hold. Signed by the agent in the context `agent-hello/2`. */
@@ -138,11 +147,11 @@ export const agentHello = z.object({
   version: text(50),
   /** Names of core's `FEATURES`, and of later ones. */
   features: z.array(text(64)).max(200),
+  /** What its `open` said, where nobody had signed it; absent: an agent that does not repeat it. */
+  speaks: wireRange.optional(),
   runtime: runtimeInfo,
   slots: z.int().positive().max(10_000),
-  inventory: z
-    .array(z.object({ ...job, state: z.enum(['accepted', 'held', 'running', 'finished']) }))
-    .max(20_000),
+  inventory: z.array(z.object({ ...job, state: heldState })).max(20_000),
   auditHead: auditHead.nullable(),
   recipient: z.object({ age: text(200), signature: z.base64() }).nullable(),
 })

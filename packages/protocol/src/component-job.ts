@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { componentHealth } from './api/app.ts'
-import { digest, id, json, jsonObject, name, partName, repository } from './scalars.ts'
+import { signedHealth } from './api/app.ts'
+import { digest, handingOn, id, json, jsonObject, name, partName, repository } from './scalars.ts'
 
 /** A sensitive input lies in the install store as the secret of this name; the server never has its value. */
 export function inputSecretName(input: string): string {
@@ -8,7 +8,7 @@ export function inputSecretName(input: string): string {
 }
 
 /** What somebody asked of a `logs` job: the last lines of a component's containers, or all that they write from now on. */
-export const logsRequest = z.strictObject({
+export const logsRequest = handingOn({
   tailLines: z.int().min(0).max(100_000).default(200),
   sinceSeconds: z.int().min(1).max(31_536_000).exactOptional(),
   /** Until the job is told to stop. */
@@ -21,7 +21,7 @@ export const logsRequest = z.strictObject({
 export type LogsRequest = z.infer<typeof logsRequest>
 
 /** What somebody asked of a `debug` job: a command in a container of the component; without one, what is wrong with it. */
-export const debugRequest = z.strictObject({
+export const debugRequest = handingOn({
   command: z.array(z.string().max(10_000)).max(100).default([]),
   pod: z.string().max(253).exactOptional(),
   container: z.string().max(253).exactOptional(),
@@ -32,13 +32,13 @@ export type DebugRequest = z.infer<typeof debugRequest>
  * `config` of an operation on a component or an action, as the server signs it. Strings in `component` are templates;
  * the job renders them over what stands here and what the job API gives it (secrets, outputs), and nothing else.
  */
-export const componentJobConfig = z.object({
+export const componentJobConfig = handingOn({
   /** The type's own configuration; of an action, its steps and their environment. */
   component: jsonObject,
   type: z.string(),
-  install: z.object({ id, name }),
-  app: z.object({ name, version: z.int() }),
-  sandbox: z.object({ type: z.string(), outputs: jsonObject }),
+  install: handingOn({ id, name }),
+  app: handingOn({ name, version: z.int() }),
+  sandbox: handingOn({ type: z.string(), outputs: jsonObject }),
   /** Without the sensitive ones. */
   inputs: z.record(z.string(), json),
   sensitiveInputs: z.array(partName),
@@ -48,8 +48,8 @@ export const componentJobConfig = z.object({
   absentSecrets: z.record(
     partName,
     z.discriminatedUnion('how', [
-      z.object({ how: z.literal('generate'), format: z.enum(['base64', '']) }),
-      z.object({ how: z.literal('preset'), value: z.string() }),
+      handingOn({ how: z.literal('generate'), format: z.enum(['base64', '']) }),
+      handingOn({ how: z.literal('preset'), value: z.string() }),
     ]),
   ),
   /** Components whose outputs the job may ask for. */
@@ -57,19 +57,19 @@ export const componentJobConfig = z.object({
   /** What is on the install, and this component as it is to be: for image references and `build_id` in templates. */
   components: z.record(
     z.string(),
-    z.object({
+    handingOn({
       type: z.string(),
       status: z.string(),
       buildId: id,
-      artifact: z.object({ repository, digest }),
+      artifact: handingOn({ repository, digest }),
       varName: z.string().nullable(),
     }),
   ),
   /** What this install says otherwise: `helm_values`, `tf_vars`. */
   overrides: jsonObject,
-  health: componentHealth.nullable(),
+  health: signedHealth.nullable(),
   /** CEL, for `plan`. */
-  policies: z.array(z.object({ name: z.string(), contents: z.string() })),
+  policies: z.array(handingOn({ name: z.string(), contents: z.string() })),
   logs: logsRequest.exactOptional(),
   debug: debugRequest.exactOptional(),
 })

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { digest, repository, timestamp } from './scalars.ts'
+import { digest, openValue, repository, timestamp } from './scalars.ts'
 
 /** Access to the vendor registry for one job: short, and bound to the job, its fencing number and what its manifest names. */
 export const registryCredential = z.object({
@@ -7,7 +7,7 @@ export const registryCredential = z.object({
   /** Path below the server's own address, or an absolute address of an external registry. */
   registry: z.string(),
   bearer: z.string(),
-  repositories: z.array(z.object({ name: repository, actions: z.array(z.enum(['pull', 'push'])) })),
+  repositories: z.array(z.object({ name: repository, actions: z.array(openValue(['pull', 'push'])) })),
   expiresAt: timestamp,
   /** Of a sync: redeemed once, at `url` (as `registry`) by basic authentication, for the bearer; `bearer` is then empty. */
   oneTime: z.object({ url: z.string(), username: z.string(), password: z.string() }).optional(),

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { clippedText, digest, jsonObject } from './scalars.ts'
+import { clippedText, digest, handingOn, jsonObject } from './scalars.ts'
 
 /**
  * The agent's local endpoint for jobs: HTTP over a unix socket, one bearer token per job.
@@ -25,17 +25,15 @@ import { clippedText, digest, jsonObject } from './scalars.ts'
  *
  * Terraform knows basic authentication only: the token is taken as the password too. It is never part of an address.
  */
-export const jobContext = z.object({
+export const jobContext = handingOn({
   installId: z.string().nullable(),
   /** The registry that plugins and artifacts are read from: the install's own, or the vendor's for build and setup jobs. */
-  registry: z
-    .object({
-      url: z.string(),
-      bearer: z.string(),
-      /** `host[:port]` by which the nodes of a cluster pull from it; absent: the one in `url`. */
-      nodeAddress: z.string().max(255).exactOptional(),
-    })
-    .nullable(),
+  registry: handingOn({
+    url: z.string(),
+    bearer: z.string(),
+    /** `host[:port]` by which the nodes of a cluster pull from it; absent: the one in `url`. */
+    nodeAddress: z.string().max(255).exactOptional(),
+  }).nullable(),
   /** Socket of the local sandbox's supervisor, when this install has one. */
   hostSocket: z.string().nullable(),
   serverUrl: z.string(),
@@ -53,11 +51,11 @@ export const jobContext = z.object({
 export type JobContext = z.infer<typeof jobContext>
 
 export const jobSecret = z.object({ name: z.string(), value: z.string() })
-export const jobProgress = z.strictObject({
+export const jobProgress = z.object({
   message: clippedText(300),
   fraction: z.number().min(0).max(1).nullable(),
 })
-export const jobResult = z.strictObject({
+export const jobResult = z.object({
   ok: z.boolean(),
   message: clippedText(2000),
   /** Facts for the record: digests, versions, addresses. Never a secret. */

@@ -22,7 +22,7 @@ const argument = z
   .max(65_536)
   .refine((value) => !value.includes('\0'), 'must not hold the zero character')
 
-export const serviceSpec = z.strictObject({
+export const serviceSpec = z.object({
   replicas: z.int().min(1).max(MAX_SERVICE_REPLICAS),
   /** Where it listens; nothing is published on the machine. */
   port: z.int().min(1).max(65_535),
@@ -75,7 +75,7 @@ export type ServiceState = z.infer<typeof serviceState>
 export const broughtService = z.object({ ...serviceState.shape, changed: z.boolean() })
 export type BroughtService = z.infer<typeof broughtService>
 
-export const serviceChoice = z.strictObject({ keep: z.enum(['new', 'old']) })
+export const serviceChoice = z.object({ keep: z.enum(['new', 'old']) })
 export type ServiceChoice = z.infer<typeof serviceChoice>['keep']
 
 /** Values of the environment are compared by the agent and told by their names alone. */

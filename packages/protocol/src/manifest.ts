@@ -2,22 +2,35 @@ import {
   AGENT_ROLES,
   flatManifest,
   JOB_KINDS,
+  MAX_MANIFEST_LIFE_SECONDS,
   MANIFEST_VERSION,
   NETWORK_MODES,
+  parseDocument,
   type JobManifest,
   type Json,
   type StandingManifest,
 } from '@tenon/core'
 import { z } from 'zod'
 import { componentJobConfig } from './component-job.ts'
-import { digest, id, json, jsonObject, name, partName, repository, text, timestamp } from './scalars.ts'
+import {
+  digest,
+  handingOn,
+  id,
+  json,
+  jsonObject,
+  name,
+  partName,
+  repository,
+  text,
+  timestamp,
+} from './scalars.ts'
 
-const manifestTarget = z.object({ role: z.enum(AGENT_ROLES), installId: id.nullable() })
+const manifestTarget = handingOn({ role: z.enum(AGENT_ROLES), installId: id.nullable() })
 
 const ofEveryOperation = {
-  plugin: z.object({ name: partName, repository, digest: digest.nullable() }),
+  plugin: handingOn({ name: partName, repository, digest: digest.nullable() }),
   component: partName.nullable(),
-  artifacts: z.array(z.object({ name: z.string().max(128), repository, digest })).max(100),
+  artifacts: z.array(handingOn({ name: z.string().max(128), repository, digest })).max(100),
   approvedPlan: digest.nullable(),
   configDigest: digest,
 }
@@ -25,7 +38,7 @@ const ofEveryOperation = {
 /** What stands in `shape` must hold where it is there; the rest is for the plugin, which may know more than we do. */
 function operation<Name extends string>(operationName: Name, shape: z.ZodRawShape) {
   const config = z.object(shape).partial().catchall(json)
-  return z.object({
+  return handingOn({
     operation: z.literal(operationName),
     ...ofEveryOperation,
     config: config as unknown as z.ZodType<{ [key: string]: Json }, { [key: string]: Json }>,
@@ -50,7 +63,7 @@ const manifestOperation = z.discriminatedUnion('operation', [
   operation('action', componentJobConfig.shape),
 ])
 
-const manifestLimits = z.object({
+const manifestLimits = handingOn({
   memoryBytes: z.int().positive(),
   cpus: z.number().positive(),
   pids: z.int().positive(),
@@ -64,7 +77,7 @@ const networkName = z
   .max(260)
   .regex(/^(server|\[?[A-Za-z0-9_.:*-]+\]?:\d{1,5})$/, 'must be host:port')
 
-const jobNetwork = z.object({ mode: z.enum(NETWORK_MODES), names: z.array(networkName).max(500) })
+const jobNetwork = handingOn({ mode: z.enum(NETWORK_MODES), names: z.array(networkName).max(500) })
 
 const common = {
   version: z.literal(MANIFEST_VERSION),
@@ -73,7 +86,7 @@ const common = {
   target: manifestTarget,
   role: text(128).nullable(),
   network: jobNetwork,
-  requires: z.array(z.object({ feature: text(64), since: text(20) })).max(50),
+  requires: z.array(handingOn({ feature: text(64), since: text(20) })).max(50),
   operations: z.array(manifestOperation).min(1).max(50),
   limits: manifestLimits,
   content: digest,
@@ -83,13 +96,52 @@ const common = {
 }
 
 /** In the form that is read: what jobs get from the job API. */
-export const jobManifest = z.object({
+export const jobManifest = handingOn({
   ...common,
   jobId: id,
   fence: z.int().positive(),
 }) satisfies z.ZodType<JobManifest>
 
-export const standingManifest = z.object({
+/** As far as it can be read; what cannot is as if it were not there. */
+function whatThereIs<Shape extends z.ZodRawShape>(shape: Shape) {
+  const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value)
+  return z.preprocess((value) => (isObject(value) ? value : {}), z.looseObject(shape))
+}
+
+const startedManifest = whatThereIs({
+  kind: z.string().catch('other'),
+  target: manifestTarget.catch({ role: 'install', installId: null }),
+  network: jobNetwork.catch({ mode: 'internal', names: [] }),
+  operations: z
+    .array(
+      whatThereIs({
+        component: partName.nullable().catch(null),
+        artifacts: ofEveryOperation.artifacts.catch([]),
+        approvedPlan: digest.nullable().catch(null),
+        config: jsonObject.catch({}),
+      }),
+    )
+    .catch([]),
+  limits: whatThereIs({
+    memoryBytes: z.number().catch(0),
+    cpus: z.number().catch(0),
+    timeoutSeconds: z.number().catch(MAX_MANIFEST_LIFE_SECONDS),
+    graceSeconds: z.number().catch(10),
+  }),
+  expiresAt: z.string().catch(''),
+})
+
+/**
+ * Of a job that runs already, written by a later version of the agent: enough to watch it, to stop it and to report its
+ * end. It gets nothing by what is not understood.
+ */
+export function readStartedManifest(text: string, job: { jobId: string; fence: number }): JobManifest {
+  const signed = parseDocument(text)
+  const { jobId, fence } = job
+  return { ...startedManifest.parse(flatManifest(signed) ?? signed), jobId, fence } as unknown as JobManifest
+}
+
+export const standingManifest = handingOn({
   ...common,
   standingId: id,
   schedule: z.string().max(200),

@@ -103,6 +103,11 @@ function cleanJson(value: Json): Json {
 
 export const jsonObject = z.record(z.string().overwrite(clean), json)
 
+/** Fields that are not known here are handed on, for a reader that knows more; they have no type. */
+export function handingOn<Shape extends z.ZodRawShape>(shape: Shape) {
+  return z.looseObject(shape) as unknown as z.ZodObject<Shape, z.core.$strip>
+}
+
 /** A value of a list that later versions add to; see core's `knownOr`. */
 export function openValue<const Known extends string>(_known: readonly Known[]) {
   return z.string().regex(/^[a-z][a-z0-9_.-]{0,63}$/) as unknown as z.ZodType<

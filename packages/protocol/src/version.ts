@@ -5,7 +5,7 @@
  *      attestations, one-time registry tokens, services on the agent's own engine; both sides had to be equal
  *   2  both sides say which versions they speak and what they can do; what is signed travels as text and may have fields
  *      that the reader does not know; manifests have a body with a digest, a network, a role and requirements; agents hold
- *      jobs; unknown frames are answered, unknown values of open lists are kept
+ *      jobs; unknown frames are answered, unknown values of open lists are kept; hello signs the range that open named
  */
 export const WIRE_VERSION = 2
 
@@ -33,6 +33,11 @@ export function rangeOf(version: number): WireRange {
 export function agreeOnWire(mine: WireRange, theirs: WireRange): number | undefined {
   const newest = Math.min(mine.max, theirs.max)
   return newest >= Math.max(mine.min, theirs.min) ? newest : undefined
+}
+
+/** Pure: whether `chosen` is what this side chooses for the range that the other one signed; not all sign one. */
+export function isAgreed(mine: WireRange, signed: WireRange | undefined, chosen: number): boolean {
+  return signed === undefined || agreeOnWire(mine, signed) === chosen
 }
 
 /** Pure: whether programs of these versions are promised to work together. */

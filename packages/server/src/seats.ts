@@ -9,6 +9,8 @@ export interface SeatHost {
   readonly sessionId: string
   /** Places that nobody in the queue waits for. Jobs in `leaving` count as gone. */
   free(leaving: ReadonlySet<string>): number
+  /** Whether the agent has all of these features. */
+  can(requires: readonly string[]): boolean
   /** Keeps a place. False when there is none, or when others may wait for it. */
   reserve(jobId: string, kind: JobKind, leaving: ReadonlySet<string>): boolean
   giveBack(jobId: string): void
@@ -31,11 +33,16 @@ export interface Taking {
   /** This change ends the job, so that its place is free for another. */
   leave(jobId: string): void
   /** Who gets the job. Undefined: it goes into the queue. */
-  take(pool: string, kind: JobKind, job: ClaimedJob): string | undefined
+  take(pool: string, wanted: Wanted, job: ClaimedJob): string | undefined
   committed(): void
   rolledBack(): void
   /** The connection broke: nobody knows whether it was committed. */
   inDoubt(): void
+}
+
+export interface Wanted {
+  kind: JobKind
+  requires: readonly string[]
 }
 
 export function createSeats(): Seats {
@@ -76,8 +83,10 @@ function openTaking(hostsOf: (pool: string) => SeatHost[]): Taking {
       for (const host of await lockConnected(db, asked)) confirmed.add(host)
     },
     leave: (jobId) => void leaving.add(jobId),
-    take(pool, kind, job) {
-      const able = queued.has(pool) ? [] : freest(hostsOf(pool).filter((host) => confirmed.has(host)))
+    take(pool, { kind, requires }, job) {
+      const able = queued.has(pool)
+        ? []
+        : freest(hostsOf(pool).filter((host) => confirmed.has(host) && host.can(requires)))
       const host = able.find((one) => one.reserve(job.id, kind, leaving))
       if (host) taken.push({ host, job })
       else queued.add(pool)

@@ -160,7 +160,8 @@ export class Connection {
     this.#end.verified = true
     const { bootCounter, bootId, sign } = this.#options
     const { nonce, wire } = checked.challenge
-    const greeting = { agentId, serverId, agentNonce, nonce, wire, bootCounter, bootId, ...hello() }
+    const ofConnection = { agentId, serverId, agentNonce, nonce, wire, speaks: WIRE_RANGE }
+    const greeting = { ...ofConnection, bootCounter, bootId, ...hello() }
     this.#write({ type: 'hello', hello: sign('agent-hello/2', greeting) })
   }
 

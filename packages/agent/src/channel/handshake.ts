@@ -11,7 +11,7 @@ import { verify } from '../crypto.ts'
 /** What an agent says of itself; the rest of its hello is of the connection. */
 export type HelloContent = Omit<
   AgentHello,
-  'agentId' | 'serverId' | 'agentNonce' | 'nonce' | 'wire' | 'bootCounter' | 'bootId'
+  'agentId' | 'serverId' | 'agentNonce' | 'nonce' | 'wire' | 'speaks' | 'bootCounter' | 'bootId'
 >
 
 export interface ChallengeCheck {

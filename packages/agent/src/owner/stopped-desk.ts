@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
-import { readManifest } from '@tenon/protocol'
+import { readStartedManifest } from '@tenon/protocol'
 import { fingerprint, signerOf } from '../crypto.ts'
 import { AgentError } from '../errors.ts'
 import { folderHolder, lockFolder } from '../folder-lock.ts'
@@ -97,7 +97,7 @@ async function stopJob(folder: AgentFolder, jobId: string) {
     if (!record.finished && !record.cancelRequested) {
       await journal.append({ type: 'cancel', jobId, fence: record.fence, by: 'customer' })
     }
-    const grace = readManifest(record.document.text)?.limits.graceSeconds ?? 0
+    const grace = readStartedManifest(record.document.text, record).limits.graceSeconds
     return { state: heldState(record), grace }
   })
   const start = await readLastStart(folder.dir)

@@ -1,22 +1,27 @@
 import { z } from 'zod'
-import { KEPT_VERSIONS, STORE_KINDS } from './install-store.ts'
+import { KEPT_VERSIONS, STORE_KINDS, type StoreKind } from './install-store.ts'
 import { MAX_NAME_BYTES } from './sealed-record.ts'
 import { StoreError } from './store-error.ts'
 
-/** One JSON line for the head, then one for each record: `age -d` and `jq` read it without Tenon. */
-const head = z.strictObject({
-  format: z.literal('tenon-install-store/1'),
+const FORMAT = 'tenon-install-store/1'
+
+/**
+ * One JSON line for the head, then one for each record: `age -d` and `jq` read it without Tenon. A field that is not known
+ * here is left out; a record of a kind that is not known would be lost, so the whole is refused.
+ */
+const head = z.object({
+  format: z.string().regex(/^tenon-install-store\/\d+$/),
   exportedAt: z.iso.datetime(),
   records: z.int().nonnegative(),
 })
-const record = z.strictObject({
-  kind: z.enum(STORE_KINDS),
+const record = z.object({
+  kind: z.string().max(64),
   name: z.string().min(1).max(MAX_NAME_BYTES),
   version: z.int().positive(),
   at: z.iso.datetime(),
   data: z.base64(),
 })
-export type ExportedRecord = z.infer<typeof record>
+export type ExportedRecord = z.infer<typeof record> & { kind: StoreKind }
 
 export interface Export {
   exportedAt: string
@@ -25,7 +30,7 @@ export interface Export {
 
 export function formatExport({ exportedAt, records }: Export): Uint8Array {
   const first: z.infer<typeof head> = {
-    format: 'tenon-install-store/1',
+    format: FORMAT,
     exportedAt,
     records: records.length,
   }
@@ -35,14 +40,27 @@ export function formatExport({ exportedAt, records }: Export): Uint8Array {
 export function parseExport(bytes: Uint8Array): Export {
   const [first, ...rest] = splitLines(bytes)
   try {
-    const { exportedAt, records: count } = head.parse(JSON.parse(first?.toString() ?? ''))
-    const records = rest.map((line) => record.parse(JSON.parse(line.toString())))
+    const { format, exportedAt, records: count } = head.parse(JSON.parse(first?.toString() ?? ''))
+    if (format !== FORMAT) throw newerExport(`it has the format ${format}`)
+    const records = rest.map((line) => known(record.parse(JSON.parse(line.toString()))))
     if (records.length !== count) throw new Error(`it has ${records.length} records instead of ${count}`)
     checkVersions(records)
     return { exportedAt, records }
   } catch (cause) {
+    if (cause instanceof StoreError) throw cause
     throw damagedExport('what is inside is not an export of an install store', cause)
   }
+}
+
+function known(one: z.infer<typeof record>): ExportedRecord {
+  const kind = STORE_KINDS.find((name) => name === one.kind)
+  if (kind) return { ...one, kind }
+  throw newerExport(`it holds records of the kind ${one.kind}`)
+}
+
+function newerExport(why: string): StoreError {
+  const remedy = 'Restore it with an agent of the version that made it, or a later one.'
+  return new StoreError('export_newer', `This agent is too old for the export: ${why}. ${remedy}`)
 }
 
 export function damagedExport(why: string, cause: unknown): StoreError {

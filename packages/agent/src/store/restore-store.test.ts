@@ -148,6 +148,34 @@ describe('an agent whose disk is gone', () => {
     }
   })
 
+  it('is replaced from an export of a later version, unless it holds more than the agent knows', async () => {
+    const exported = new Decrypter()
+    exported.addIdentity(identity)
+    await store.put('state', 'db', bytes('content'))
+    const inside = await exported.decrypt(await exportStore(store, [recipient]), 'text')
+    const restore = async (content: string, name: string) =>
+      restoreStore({
+        file: await sealTo(recipient, content),
+        identity,
+        dir: join(base, name),
+        key: randomBytes(32),
+      })
+    expect(await restore(inside.replaceAll('{', '{"later":{"is":"better"},'), 'a')).toMatchObject({
+      records: 1,
+    })
+    for (const later of [
+      inside.replace('"kind":"state"', '"kind":"dream"'),
+      inside.replace('install-store/1', 'install-store/2'),
+    ])
+      await expect(restore(later, 'b')).rejects.toMatchObject({
+        code: 'export_newer',
+        message: expect.stringMatching(
+          /too old for the export: it (holds records of the kind dream|has the format .*\/2)\. Restore it with an agent/,
+        ) as unknown,
+      })
+    expect(await readdir(base)).not.toContain('b')
+  })
+
   it('keeps what it has: a restore into a store that is not empty is refused', async () => {
     const at = { dir: join(base, 'used'), key: randomBytes(32) }
     const used = await openInstallStore(at)

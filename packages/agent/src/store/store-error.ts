@@ -13,6 +13,7 @@ export const STORE_ERRORS = [
   'export_bad_recipient',
   'export_wrong_identity',
   'export_corrupt',
+  'export_newer',
 ] as const
 export type StoreErrorCode = (typeof STORE_ERRORS)[number]
 

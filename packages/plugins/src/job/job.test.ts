@@ -75,6 +75,24 @@ describe('the job program', () => {
     expect(record.putOutputs).toEqual({ url: { sensitive: false, value: 'u' } })
   })
 
+  it('runs a plugin of a later version, which says more and is told what lies between does not know', async () => {
+    const later = await plugin({
+      'plugin.json': description({ operations: ['deploy', 'levitate'] }),
+      'main.mjs': `export default { operations: {
+        levitate: async () => undefined,
+        deploy: async ({ manifest, operation }) => ({
+          ok: true, message: 'done', later: 'a field',
+          data: { health: operation.config.health, hint: operation.hint, limits: manifest.limits },
+        }),
+      } }`,
+    })
+    const health = { probes: [], blockDeploy: false, stabilizationSeconds: 1, later: true }
+    const operation = { plugin: later, config: { health }, hint: 'of later' }
+    const { code, record } = await runToEnd([operation])
+    expect(code).toBe(0)
+    expect(record.result).toMatchObject({ ok: true, message: 'done', data: { health, hint: 'of later' } })
+  })
+
   it('does operations in order and ends with the first that fails', async () => {
     const step = (name: string, isOk: boolean) =>
       nodePlugin(

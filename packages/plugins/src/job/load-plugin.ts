@@ -1,7 +1,9 @@
 import { readFile, realpath } from 'node:fs/promises'
 import { join, sep } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { OPERATIONS } from '@tenon/core'
 import { MEDIA_TYPES, pluginDescription, type PluginDescription } from '@tenon/protocol'
+import { z } from 'zod'
 import { PluginError } from '../sdk/errors.ts'
 import type { OperationContext, Plugin } from '../sdk/plugin.ts'
 import { pullFolder } from '../sdk/pull-folder.ts'
@@ -39,9 +41,16 @@ function builtIn(name: string): Plugin {
   throw new PluginError('plugin_unknown', message, 'Name the plugin by the digest of its artifact.')
 }
 
+/** A plugin of later may do more than there are jobs for here. */
+const knownDescription = pluginDescription.extend({
+  operations: z
+    .array(z.string().max(64))
+    .transform((names) => OPERATIONS.filter((known) => names.includes(known))),
+})
+
 async function readDescription(folder: string): Promise<PluginDescription> {
   try {
-    return pluginDescription.parse(JSON.parse(await readFile(join(folder, 'plugin.json'), 'utf8')))
+    return knownDescription.parse(JSON.parse(await readFile(join(folder, 'plugin.json'), 'utf8')))
   } catch (cause) {
     throw invalid('Its plugin.json is absent or does not fit the contract', cause)
   }

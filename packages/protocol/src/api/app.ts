@@ -1,6 +1,6 @@
 import { EGRESS_HOST, INPUT_TYPES, isEgressHost, type App } from '@tenon/core'
 import { z } from 'zod'
-import { json, jsonObject, name, partName, text } from '../scalars.ts'
+import { handingOn, json, jsonObject, name, partName, text } from '../scalars.ts'
 
 const seconds = z.int().positive().max(86_400)
 const labels = z.record(z.string().max(128), z.string().max(1000))
@@ -16,20 +16,24 @@ export const componentSource = z.discriminatedUnion('kind', [
   }),
 ])
 
-export const componentHealth = z.strictObject({
-  probes: z
-    .array(
-      z.strictObject({
-        name: z.string().max(128),
-        type: z.enum(['http', 'tcp', 'exec']),
-        url: z.string().max(2000).exactOptional(),
-        command: z.string().max(10_000).exactOptional(),
-      }),
-    )
-    .max(50),
+const probe = {
+  name: z.string().max(128),
+  type: z.enum(['http', 'tcp', 'exec']),
+  url: z.string().max(2000).exactOptional(),
+  command: z.string().max(10_000).exactOptional(),
+}
+const MAX_PROBES = 50
+const ofHealth = {
   blockDeploy: z.boolean(),
   stabilizationSeconds: z.int().nonnegative().max(3600),
+}
+
+/** What a person writes may not have a field too many; what a server signed may. */
+const componentHealth = z.strictObject({
+  probes: z.array(z.strictObject(probe)).max(MAX_PROBES),
+  ...ofHealth,
 })
+export const signedHealth = handingOn({ probes: z.array(handingOn(probe)).max(MAX_PROBES), ...ofHealth })
 
 const egress = z
   .array(

@@ -58,6 +58,10 @@ export class Dispatcher implements SeatHost {
     return open.reduce((sum, row) => sum + Math.max(0, this.#seating.freeIn(row, leaving)), 0)
   }
 
+  can(requires: readonly string[]): boolean {
+    return requires.every((feature) => this.#agent.features.includes(feature))
+  }
+
   reserve(jobId: string, kind: JobKind, leaving: ReadonlySet<string>): boolean {
     const row = this.#seating.rowFor(kind)
     const isFree = this.#isOpen(row) && this.#seating.freeIn(row, leaving) > 0
@@ -141,10 +145,17 @@ export class Dispatcher implements SeatHost {
   async #claimIn(row: Row): Promise<void> {
     const limit = this.#seating.freeIn(row)
     if (limit <= 0 || this.#stopped || !row.isAwaited) return
-    const { agentId, sessionId, pool } = this.#agent
+    const { agentId, sessionId, pool, features } = this.#agent
     row.isAwaited = false
     try {
-      const { jobs, isMore } = await this.#desk.claim({ agentId, sessionId, pool, lane: row.lane, limit })
+      const { jobs, isMore } = await this.#desk.claim({
+        agentId,
+        sessionId,
+        pool,
+        features,
+        lane: row.lane,
+        limit,
+      })
       row.isAwaited ||= isMore
       for (const job of jobs) {
         this.#seating.hold(job.id, row)
@@ -157,4 +168,4 @@ export class Dispatcher implements SeatHost {
   }
 }
 
-type DispatchedAgent = Pick<OpenedSession, 'pool' | 'held' | 'sessionId'> & { agentId: string }
+type DispatchedAgent = Pick<OpenedSession, 'pool' | 'held' | 'sessionId' | 'features'> & { agentId: string }

@@ -57,7 +57,8 @@ function makeJob(context: Context, tx: Tx, id: string, { plan, owner }: PlannedJ
     keyId: signed.manifest_key_id,
     signature: signed.manifest_signature,
   }
-  const agentId = tx.seats.take(pool, plan.kind, { id, fence: FIRST_FENCE, document }) ?? null
+  const wanted = { kind: plan.kind, requires: signed.requires }
+  const agentId = tx.seats.take(pool, wanted, { id, fence: FIRST_FENCE, document }) ?? null
   return { id, plan, owner, pool, agentId, ...signed }
 }
 
@@ -65,8 +66,10 @@ function insertJobs(context: Context, tx: Tx, jobs: readonly MadeJob[]): void {
   const column = <V>(value: (job: MadeJob) => V) => jobs.map(value)
   tx.write(sql`
     insert into job (id, kind, pool, role, install_id, run_id, step_id, build_id, manifest, manifest_issued_at,
-      manifest_key_id, manifest_signature, manifest_digest, agent_id, status, assigned_at, lease_until, fence, created_at)
-    select j.*, case when j.agent_id is null then 'queued' else 'assigned' end,
+      manifest_key_id, manifest_signature, manifest_digest, agent_id, requires, status, assigned_at, lease_until, fence,
+      created_at)
+    select j.id, j.kind, j.pool, j.role, j.install_id, j.run_id, j.step_id, j.build_id, j.manifest, j.issued_at, j.key_id,
+      j.signature, j.digest, j.agent_id, string_to_array(j.requires, ' '), case when j.agent_id is null then 'queued' else 'assigned' end,
       case when j.agent_id is not null then ${tx.at}::timestamptz end,
       case when j.agent_id is not null then ${leaseFromNow(context)} end, ${FIRST_FENCE}::int, ${tx.at}::timestamptz
     from unnest(
@@ -76,6 +79,7 @@ function insertJobs(context: Context, tx: Tx, jobs: readonly MadeJob[]): void {
       ${column((j) => j.owner.buildId ?? null)}::text[], ${column((j) => j.manifest)}::text[],
       ${column((j) => j.manifest_issued_at)}::timestamptz[], ${column((j) => j.manifest_key_id)}::text[],
       ${column((j) => j.manifest_signature)}::text[], ${column((j) => j.manifest_digest)}::text[],
-      ${column((j) => j.agentId)}::text[]) as j(id, kind, pool, role, install_id, run_id, step_id, build_id, manifest,
-        issued_at, key_id, signature, digest, agent_id)`)
+      ${column((j) => j.agentId)}::text[], ${column((j) => j.requires.join(' '))}::text[])
+      as j(id, kind, pool, role, install_id, run_id, step_id, build_id, manifest, issued_at, key_id, signature, digest,
+        agent_id, requires)`)
 }

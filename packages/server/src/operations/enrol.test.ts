@@ -97,6 +97,28 @@ describe('a join token', () => {
     expect((await ask(`jtk_${'0'.repeat(26)}`)).status).toBe(401)
   })
 
+  it('of before the upgrade, of which no key was kept, is called that and not another server’s', async () => {
+    const token = await joinToken()
+    const [, id = ''] = token.split('.')
+    await tenant.context.pool.query('update join_token set public_key = null where id = $1', [id])
+    const proven = await request(`${tenant.url}/agent/v1/prove`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ tokenId: id, nonce: 'AAAA' }),
+    })
+    const enrolled = await postEnrol(tenant.url, enrolRequestOf(token, generateSigningKey()))
+    for (const { status, body } of [{ ...proven, body: JSON.parse(proven.text) as unknown }, enrolled]) {
+      expect(status).toBe(401)
+      expect(body).toMatchObject({
+        error: {
+          code: 'unauthorized',
+          message: 'this join token was made before the server was upgraded',
+          remedy: 'Ask for a new join token.',
+        },
+      })
+    }
+  })
+
   it('works once', async () => {
     const token = await joinToken()
     await enrolTestAgent(tenant.url, token)

@@ -43,8 +43,9 @@ async function enrol(
       .forUpdate()
       .executeTakeFirst())
   if (!asked || !token?.public_key || !knowsToken(request, token.public_key)) {
+    const refusal = token && token.public_key === null ? OLD_TOKEN : UNKNOWN_TOKEN
     const about = { id: asked?.tokenId ?? 'unknown', install_id: token?.install_id ?? null }
-    return refuse(context, tx, request, about, UNKNOWN_TOKEN)
+    return refuse(context, tx, request, about, refusal)
   }
   const refused = (refusal: Refusal) => refuse(context, tx, request, token, refusal)
   if (!isSignedByItsKey(request, asked)) return refused(UNSIGNED)
@@ -176,6 +177,12 @@ const ASK_AGAIN = 'Ask for a new join token.'
 const UNKNOWN_TOKEN: Refusal = {
   code: 'unauthorized',
   message: 'this join token is not one of this server',
+  remedy: ASK_AGAIN,
+}
+/** It came of a server version that kept no key of it, so nobody can prove that he has it. */
+export const OLD_TOKEN: Refusal = {
+  code: 'unauthorized',
+  message: 'this join token was made before the server was upgraded',
   remedy: ASK_AGAIN,
 }
 const UNSIGNED: Refusal = {

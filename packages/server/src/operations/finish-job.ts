@@ -1,9 +1,12 @@
 import {
   documentBytes,
   isExactDocument,
+  JOB_OUTCOMES,
   jobStates,
+  knownOr,
   type AuditFact,
   type AuditHead,
+  type JobOutcome,
   type Json,
   type SignedDocument,
 } from '@tenon/core'
@@ -167,12 +170,21 @@ function staleFact({ agent, report }: Finished, currentFence: number | null): Au
   }
 }
 
+/** A later version's word for an end says nothing that could go on here. */
+function knownEnd({ outcome, message }: JobReport): { outcome: JobOutcome; message: string } {
+  const known = knownOr(JOB_OUTCOMES, outcome)
+  if (known !== 'other') return { outcome: known, message }
+  const words = `it ended as “${outcome}”, which this server does not know: update the server`
+  return { outcome: 'failed', message: message === '' ? words : `${words}; ${message}` }
+}
+
 function settlementOf(
   { agent, report, signed }: Finished,
   job: LockedJob,
   start: Started | undefined,
 ): Settlement {
-  const { outcome, reason, exitCode, message, result, outputs } = report
+  const { reason, exitCode, result, outputs } = report
+  const { outcome, message } = knownEnd(report)
   return {
     job,
     // One that is already known to run is not started anew.

@@ -192,7 +192,7 @@ export async function signAgain(context: Context, tx: Tx, jobId: string, fence: 
     .select(['manifest', 'kind', 'role', 'install_id'])
     .where('id', '=', jobId)
     .executeTakeFirstOrThrow()
-  const { operations, limits, role, network } = keptManifest(row.manifest)
+  const { operations, limits, role, network, requires } = keptManifest(row.manifest)
   return signManifest(context, jobId, fence, {
     kind: row.kind,
     role: row.role,
@@ -201,5 +201,6 @@ export async function signAgain(context: Context, tx: Tx, jobId: string, fence: 
     limits,
     cloudRole: role,
     network,
+    requires,
   })
 }

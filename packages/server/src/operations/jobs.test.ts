@@ -150,10 +150,9 @@ describe('a job that is signed again', () => {
       .select('manifest')
       .where('id', '=', first.jobId)
       .executeTakeFirstOrThrow()
-    const other = {
-      ...(JSON.parse(manifest) as object),
-      limits: { ...first.limits, pids: 7, timeoutSeconds: 99 },
-    }
+    const kept = JSON.parse(manifest) as { body: object }
+    const longer = { ...first.limits, pids: 7, timeoutSeconds: 99 }
+    const other = { ...kept, body: { ...kept.body, limits: longer } }
     await tenant.context.db
       .updateTable('job')
       .set({ manifest: JSON.stringify(other) })
@@ -163,7 +162,7 @@ describe('a job that is signed again', () => {
     const back = await connectAgent(tenant.url, own.identity, { bootCounter: 2, bootId: 'the second start' })
     const again = manifestOf(await back.next('job.assign', (f) => manifestOf(f).jobId === first.jobId))
     expect(again.fence).toBe(first.fence + 1)
-    expect(again.limits).toEqual({ ...first.limits, pids: 7, timeoutSeconds: 99 })
+    expect(again.limits).toEqual(longer)
     await tenant.client.call('runs.cancel', { params: { id: run.id } })
     await back.close()
   })
@@ -254,6 +253,7 @@ describe('a job that was assigned and never arrived', () => {
       pool: `install:${installId}`,
       sessionId: 'ses_of_before',
       lane: 'any' as const,
+      features: [],
       limit: 10,
     }
     expect(await claimJobs(tenant.context, [dead])).toEqual([{ jobs: [], isMore: false }])

@@ -6,6 +6,7 @@ import {
   isBuilt,
   KIND_RULES,
   kubernetesTargets,
+  mergeRequirements,
   nestManifest,
   requiredByNetwork,
   signDocument,
@@ -16,6 +17,7 @@ import {
   type ManifestLimits,
   type JobNetwork,
   type PlannedOperation,
+  type Requirement,
   type StepKind,
 } from '@tenon/core'
 import { isoNow, type Context } from '../context.ts'
@@ -41,6 +43,8 @@ export interface JobPlan {
   limits?: { [K in keyof ManifestLimits]?: number | undefined }
   cloudRole?: string | null | undefined
   network?: JobNetwork | undefined
+  /** Besides what the manifest's own content requires. */
+  requires?: readonly Requirement[] | undefined
 }
 
 const MiB = 1_048_576
@@ -61,6 +65,7 @@ export function signManifest(context: Context, jobId: string, fence: number, pla
   const issuedAt = isoNow(context)
   const expiresAt = isoNow(context, context.config.manifestTtlSeconds)
   const network = plan.network ?? defaultNetwork(plan.kind, plan.operations)
+  const requires = mergeRequirements(plan.requires ?? [], requiredByNetwork(network))
   const manifest = nestManifest(
     { jobId, fence, issuedAt, notBefore: issuedAt, expiresAt },
     {
@@ -69,7 +74,7 @@ export function signManifest(context: Context, jobId: string, fence: number, pla
       target: { role: plan.role, installId: plan.role === 'install' ? plan.installId : null },
       role: plan.cloudRole === undefined ? KIND_RULES[plan.kind].role : plan.cloudRole,
       network,
-      requires: requiredByNetwork(network),
+      requires,
       operations: plan.operations,
       limits: limitsOf(plan),
     },
@@ -83,6 +88,7 @@ export function signManifest(context: Context, jobId: string, fence: number, pla
     manifest_key_id: document.keyId,
     manifest_signature: document.signature,
     manifest_digest: documentDigest(document.text, sha256),
+    requires: requires.map(({ feature }) => feature),
   }
 }
 

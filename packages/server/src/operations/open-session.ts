@@ -8,7 +8,7 @@ import {
   type Reconciliation,
   type SignedDocument,
 } from '@tenon/core'
-import type { AgentHello, RejectCode } from '@tenon/protocol'
+import { isAgreed, WIRE_RANGE, type AgentHello, type RejectCode } from '@tenon/protocol'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
@@ -34,6 +34,7 @@ export interface OpenedSession {
   held: string[]
   auditHead: AuditHead | null
   eventSeq: number
+  features: string[]
 }
 
 export type Handshake =
@@ -119,6 +120,7 @@ function sessionOf(
     held: runningOf(hello, result),
     auditHead: heads.get(agent.install_id ?? '') ?? null,
     eventSeq: agent.event_seq,
+    features: hello.features,
   }
 }
 
@@ -136,6 +138,10 @@ function refusalOf(
   if (!isSignedBy('agent-hello/2', signed, agent.public_key, verify) || !answers(challenge, hello)) {
     const message = 'the handshake is not signed by the key that enrolled'
     return refuse(context, tx, agent, opening, 'bad_signature', message)
+  }
+  if (!isAgreed(WIRE_RANGE, hello.speaks, challenge.wire)) {
+    const message = 'somebody in between changed which versions the agent speaks'
+    return refuse(context, tx, agent, opening, 'wire_version', message)
   }
   if (agent.status === 'revoked')
     return { ok: false, code: 'revoked', message: 'this agent’s identity was ended' }
@@ -185,12 +191,12 @@ function refuse(
   tx: Tx,
   agent: Agent,
   opening: Opening,
-  code: 'bad_signature' | 'quarantined',
+  code: 'bad_signature' | 'wire_version' | 'quarantined',
   message: string,
 ): Refused {
   const [chain, action] = [chainOf(agent.install_id), `agent.${code}`]
-  // Whoever does not have the agent's key is a stranger.
-  if (code === 'bad_signature' && !context.refusals.admit(opening, chain, action, code, context.now()))
+  // Whoever does not have the agent's key, or stands between it and the server, is a stranger.
+  if (code !== 'quarantined' && !context.refusals.admit(opening, chain, action, code, context.now()))
     return { ok: false, code, message }
   tx.audit(chain, {
     actor: { type: 'server', id: context.serverId },
@@ -281,14 +287,15 @@ async function saveSessions(context: Context, tx: Tx, accepted: readonly Accepte
   await sql`
     update agent set boot_counter = s.boot_counter, boot_id = s.boot_id, session_id = s.session_id,
       process_id = ${context.processId}, last_seen_at = ${tx.at}, version = s.version, slots = s.slots,
-      runtime = s.runtime, recipient = coalesce(s.recipient, agent.recipient),
+      runtime = s.runtime, features = string_to_array(s.features, ' '), recipient = coalesce(s.recipient, agent.recipient),
       recipient_signature = coalesce(s.signature, agent.recipient_signature)
     from unnest(${column(({ agent }) => agent.id)}::text[], ${column(({ hello }) => hello.bootCounter)}::bigint[],
       ${column(({ hello }) => hello.bootId)}::text[], ${column((one) => one.sessionId)}::text[],
       ${column(({ hello }) => hello.version)}::text[], ${column(({ hello }) => hello.slots)}::int[],
       ${column(({ hello }) => JSON.stringify(hello.runtime))}::jsonb[], ${recipients.map((r) => r?.age ?? null)}::text[],
-      ${recipients.map((r) => r?.signature ?? null)}::text[])
-      as s(id, boot_counter, boot_id, session_id, version, slots, runtime, recipient, signature)
+      ${recipients.map((r) => r?.signature ?? null)}::text[],
+      ${column(({ hello }) => hello.features.join(' '))}::text[])
+      as s(id, boot_counter, boot_id, session_id, version, slots, runtime, recipient, signature, features)
     where agent.id = s.id`.execute(tx.db)
   for (const { agent, hello } of accepted) {
     tx.nudge(`agent:${agent.id}`)

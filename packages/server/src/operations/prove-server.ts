@@ -2,6 +2,7 @@ import { signDocument } from '@tenon/core'
 import type { ProveRequest, ProveResponse, ServerProof } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
+import { OLD_TOKEN } from './enrol.ts'
 
 /** Proves to a new agent that this server made its join token. Anybody may ask, so nothing is written. */
 export async function proveServer(
@@ -13,7 +14,9 @@ export async function proveServer(
     .select('public_key')
     .where('id', '=', tokenId)
     .executeTakeFirst()
-  if (!token?.public_key)
+  if (token?.public_key === null)
+    throw new ApiFailure(OLD_TOKEN.code, OLD_TOKEN.message, { remedy: OLD_TOKEN.remedy })
+  if (!token)
     throw new ApiFailure('unauthorized', 'this join token is not one of this server', {
       remedy: 'Ask for a new join token.',
     })

@@ -45,6 +45,8 @@ export interface Claim {
   pool: string
   /** Which kinds of jobs: an agent with places of their own for the interactive ones asks for both apart. */
   lane: Lane | 'any'
+  /** What the agent can do: no job that requires more is for it. */
+  features: readonly string[]
   limit: number
 }
 
@@ -91,6 +93,7 @@ async function claimFresh(context: Context, claims: readonly Claim[]): Promise<C
     entry.before,
     entry.after,
     seats.map((s) => s.lane),
+    seats.map((s) => s.features),
   ]) as CompiledQuery<ClaimedRow>
   const { rows } = await context.db.executeQuery(query)
   return rows
@@ -107,7 +110,7 @@ const pick = (ofSeat: string, ofJob: string) => `
     select oldest.id, seats.claims[oldest.n] as claim, oldest.fresh from seats cross join lateral (
       select id, fresh, row_number() over (order by id) as n from (
         select id, manifest_key_id = $5 and manifest_issued_at > $6 as fresh
-        from job where pool = seats.pool and status = 'queued' and ${ofJob}
+        from job where pool = seats.pool and status = 'queued' and requires <@ seats.features and ${ofJob}
         order by id limit cardinality(seats.claims) for update skip locked
       ) as free
     ) as oldest where ${ofSeat}`
@@ -115,7 +118,7 @@ const pick = (ofSeat: string, ofJob: string) => `
 /** Claims of pools in which others wait behind what they get, or are just being taken by somebody else. */
 const behind = (ofSeat: string, ofJob: string) => `
     select unnest(claims) as claim from seats where ${ofSeat} and exists (
-      select from job where pool = seats.pool and status = 'queued' and ${ofJob}
+      select from job where pool = seats.pool and status = 'queued' and requires <@ seats.features and ${ofJob}
       order by id offset cardinality(seats.claims) limit 1
     )`
 
@@ -139,11 +142,11 @@ const CLAIM = `
       select id, session_id from agent where id = any($1::text[]) and status = 'enrolled' order by id for share
     ) as agent on agent.id = c.agent_id and agent.session_id = c.session_id
   ), seats as materialized (
-    select pool, lane, array(
+    select pool, lane, string_to_array(features, ' ') as features, array(
       select claims.claim from unnest(string_to_array(s.claims, ' ')::int[]) with ordinality as c(claim, n)
       join claims on claims.claim = c.claim order by c.n
     ) as claims
-    from unnest($3::text[], $4::text[], $11::text[]) as s(pool, claims, lane)
+    from unnest($3::text[], $4::text[], $11::text[], $12::text[]) as s(pool, claims, lane, features)
   ), picked as materialized (${inLanes(pick)}
   ), claimed as (
     update job set status = 'assigned', agent_id = claims.agent_id, assigned_at = $7,
@@ -180,18 +183,27 @@ function freshSince(context: Context): string {
   return isoNow(context, -context.config.manifestTtlSeconds / 2)
 }
 
-/** Per pool and lane, which claim gets the first, the second, … job. Pure. */
-export function seatsOf(claims: readonly Claim[]): { pool: string; lane: Claim['lane']; claims: number[] }[] {
-  const queues = new Map<string, { pool: string; lane: Claim['lane']; here: number[] }>()
-  for (const [index, { pool, lane }] of claims.entries()) {
-    const queue = queues.get(`${lane} ${pool}`) ?? { pool, lane, here: [] }
-    queue.here.push(index)
-    queues.set(`${lane} ${pool}`, queue)
+interface Seats extends Pick<Claim, 'pool' | 'lane'> {
+  /** With spaces between. */
+  features: string
+  /** Which claim gets the first, the second, … job. */
+  claims: number[]
+}
+
+/** Pure: by pool, lane and what the agents can do. */
+export function seatsOf(claims: readonly Claim[]): Seats[] {
+  const queues = new Map<string, Seats>()
+  for (const [index, { pool, lane, features: names }] of claims.entries()) {
+    const features = names.toSorted().join(' ')
+    const key = JSON.stringify([lane, pool, features])
+    const queue = queues.get(key) ?? { pool, lane, features, claims: [] }
+    queue.claims.push(index)
+    queues.set(key, queue)
   }
-  return [...queues.values()].map(({ pool, lane, here }) => {
+  return [...queues.values()].map(({ claims: here, ...queue }) => {
     const turns = Math.max(...here.map((index) => claims[index]!.limit))
     const seats = Array.from({ length: turns }, (_, turn) => here.filter((i) => turn < claims[i]!.limit))
-    return { pool, lane, claims: seats.flat() }
+    return { ...queue, claims: seats.flat() }
   })
 }
 

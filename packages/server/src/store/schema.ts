@@ -163,6 +163,8 @@ interface AgentTable {
   hostname: string
   runtime: JsonOrNull<RuntimeInfo>
   slots: Generated<number>
+  /** Null: not said yet, which counts as all. */
+  features: string[] | null
   dropped: Generated<number>
   event_seq: Generated<number>
   session_id: string | null
@@ -256,6 +258,8 @@ export interface JobTable {
   manifest_key_id: string
   manifest_signature: string
   manifest_digest: string
+  /** Names of features; the manifest has them with their versions. */
+  requires: Generated<string[]>
   agent_id: string | null
   lease_until: string | null
   cancel_requested_at: string | null

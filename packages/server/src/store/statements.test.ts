@@ -24,8 +24,10 @@ it('apps of any size are built, deployed, shown and listed with the same stateme
   await allOf('warm', 2)
   await allOf('warmer', 3)
   const before = namedStatements()
-  for (const size of [4, 5, 6, 7, 8]) await allOf(`size-${size}`, size)
-  expect(namedStatements() - before).toBeLessThanOrEqual(2)
+  const sizes = [4, 5, 6, 7, 8, 9]
+  for (const size of sizes) await allOf(`size-${size}`, size)
+  // A text per length would be one more for each size; what a loop of the server asks for the first time comes once.
+  expect(namedStatements() - before).toBeLessThan(sizes.length)
 })
 
 /** An operator of Kysely with a list, or raw SQL with one in it; a subselect has no length, nor has a constant. */

@@ -1,6 +1,7 @@
 import {
   INTERACTIVE_KINDS,
   jobStates,
+  requirementOf,
   whyJobWaits,
   whyRunWaits,
   type JobFacts,
@@ -30,6 +31,7 @@ export const JOB_COLUMNS = [
   'step_id',
   'build_id',
   'manifest_digest',
+  'requires',
   'agent_id',
   'lease_until',
   'cancel_requested_at',
@@ -131,7 +133,7 @@ async function jobWaits(
   const pools = [...new Set(open.map((row) => row.pool))]
   const known = await db
     .selectFrom('agent')
-    .select(['id', 'pool', 'status', 'session_id', 'last_seen_at', 'slots', 'runtime'])
+    .select(['id', 'pool', 'status', 'session_id', 'last_seen_at', 'slots', 'runtime', 'features'])
     .where('pool', '=', anyOf(pools))
     .execute()
   const agents = known.filter(({ status }) => status === 'enrolled')
@@ -163,12 +165,14 @@ async function jobWaits(
         installId: row.role === 'install' ? row.install_id : null,
         install: installs.get(row.install_id) ?? null,
       },
+      requires: row.requires.map(requirementOf),
       agents: mine.map((a) => ({
         id: a.id,
         connected: a.session_id !== null,
         lastSeenAt: a.last_seen_at,
         slots: a.slots,
         interactiveSlots: a.runtime?.capacity?.interactiveSlots ?? 0,
+        features: a.features,
         holding: held
           .filter((job) => job.agent_id === a.id && job.id !== row.id)
           .map(({ id, kind }) => ({ jobId: id, kind })),

@@ -73,6 +73,8 @@ export interface HelloOptions {
   recipient?: string | null
   wire?: { min: number; max: number }
   features?: string[]
+  /** Signed, of what it speaks; an agent of the version before signed nothing of it. */
+  speaks?: { min: number; max: number }
   /** Signs the handshake instead of the identity's own key. */
   signWith?: SigningKey
 }
@@ -136,6 +138,7 @@ export async function shakeHands(
     serverId,
     wire: version,
     features: options.features ?? FEATURE_NAMES,
+    ...(options.speaks ? { speaks: options.speaks } : {}),
     bootCounter,
     bootId,
     version: '0.0.0-test',

@@ -14,6 +14,7 @@ import { heldJobs } from './0013-held-jobs.ts'
 import { registryLogins } from './0020-registry-logins.ts'
 import { lapsedJobs } from './0021-lapsed-jobs.ts'
 import { leftOut } from './0024-left-out.ts'
+import { requirements } from './0025-requirements.ts'
 
 /** In order, and never changed once released: the database remembers the checksum of each. */
 export const migrations: Migration[] = [
@@ -32,4 +33,5 @@ export const migrations: Migration[] = [
   { name: '0020-registry-logins', sql: registryLogins },
   { name: '0021-lapsed-jobs', sql: lapsedJobs },
   { name: '0024-left-out', sql: leftOut },
+  { name: '0025-requirements', sql: requirements },
 ]

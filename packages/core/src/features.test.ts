@@ -1,0 +1,25 @@
+import { describe, expect, it } from 'vitest'
+import { mergeRequirements, requirementOf } from './features.ts'
+import { requiredByNetwork } from './egress-names.ts'
+import type { JobNetwork } from './job-network.ts'
+
+const ofNetwork = (mode: JobNetwork['mode'], ...names: string[]) =>
+  requiredByNetwork({ mode, names }).map(({ feature }) => feature)
+
+describe('what a manifest requires', () => {
+  it('is that its network is kept to, wherever that is narrower than the machine', () => {
+    expect(ofNetwork('internal')).toEqual(['network'])
+    expect(ofNetwork('cluster')).toEqual(['network'])
+    expect(ofNetwork('egress', 'api.example.com:443')).toEqual(['network'])
+    expect(ofNetwork('egress')).toEqual([])
+    expect(ofNetwork('open')).toEqual([])
+  })
+
+  it('keeps what was required before, once each', () => {
+    const later = { feature: 'later', since: '0.9' }
+    expect(mergeRequirements([later, requirementOf('network')], [requirementOf('network')])).toEqual([
+      later,
+      { feature: 'network', since: '0.2' },
+    ])
+  })
+})
