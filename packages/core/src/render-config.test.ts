@@ -142,6 +142,11 @@ describe('rendering a configuration', () => {
     expect(errorOf(() => renderConfig(wide, state, { limits: { outputBytes: 5000 } })).code).toBe('too_large')
   })
 
+  it('misses a value in a state that is nothing', () => {
+    const error = errorOf(() => renderConfig('{{ .nuon.inputs }}', null))
+    expect(error.code).toBe('missing_value')
+  })
+
   it('never prints <no value> and throws nothing of another kind, whatever it is given', () => {
     const piece = fc.constantFrom(
       '{{ .nuon.',

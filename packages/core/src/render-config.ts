@@ -145,7 +145,8 @@ function missingFailure(
   state: Json,
 ): ConfigRenderError {
   const reference = way.slice(1).join('.')
-  const { message, next } = missingWords(way.slice(1), (state as { [root: string]: Json })[way[0]!])
+  const root = (state as { [root: string]: Json } | null)?.[way[0]!]
+  const { message, next } = missingWords(way.slice(1), root)
   const where = path.length === 0 ? '' : `${path.join('.')}: `
   return new ConfigRenderError('missing_value', `${where}${message}`, placeOf(path, error), {
     reference,

@@ -36,7 +36,7 @@ export function keepRunning(print: (line: string) => void, now: () => number): K
       if (isStopping) return
       deaths.push(now())
       const said = `${current.name} ended by itself, ${howItEnded(code)}`
-      if (!mayStartAgain(deaths.slice(0, -1), now())) throw new KeptDying(current.name, said)
+      if (!mayStartAgain(deaths, now())) throw new KeptDying(current.name, said)
       print(`${said}; it is started again.`)
       current = await again()
       print(`${current.name} runs again.`)

@@ -74,7 +74,11 @@ export async function openToolGround(): Promise<ToolGround> {
       server,
       artifacts,
       person,
-      signAsBefore: (component) => signAsBefore(world, artifacts.get(component)!),
+      async signAsBefore(component) {
+        await signAsBefore(world, artifacts.get(component)!)
+        // The first versions made no note of what they had signed.
+        await query(databaseUrl, 'update server_key set signed_form = 0')
+      },
       async restart() {
         await server.program.stop()
         Object.assign(server, await start(Number(new URL(server.url).port)))
@@ -126,18 +130,19 @@ async function newPerson(
 
 async function newDatabase(closing: (() => unknown)[]): Promise<string> {
   const name = `registry_tools_${randomBytes(6).toString('hex')}`
-  const administer = async (statement: string) => {
-    const client = new pg.Client({ connectionString: clusterUrl })
-    await client.connect()
-    try {
-      await client.query(statement)
-    } finally {
-      await client.end()
-    }
-  }
-  await administer(`create database ${name}`)
-  closing.push(() => administer(`drop database if exists ${name} with (force)`))
+  await query(clusterUrl, `create database ${name}`)
+  closing.push(() => query(clusterUrl, `drop database if exists ${name} with (force)`))
   return Object.assign(new URL(clusterUrl), { pathname: name }).href
+}
+
+async function query(connectionString: string, statement: string): Promise<void> {
+  const client = new pg.Client({ connectionString })
+  await client.connect()
+  try {
+    await client.query(statement)
+  } finally {
+    await client.end()
+  }
 }
 
 /** Where the app's image comes from. */

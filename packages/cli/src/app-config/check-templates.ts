@@ -1,5 +1,6 @@
 import {
   componentAliases,
+  neededReferences,
   parseTemplate,
   STATE_ROOTS,
   TemplateError,
@@ -63,9 +64,10 @@ export function checkTemplates(
   for (const [path, text] of found) {
     const how = special.get(path.join('\u0000'))
     if (how === 'plain') continue
-    for (const { inside, message, expected } of mistakesIn(text, known, kind, referencesOf)) {
+    for (const { inside, message, expected, isSpare } of mistakesIn(text, known, kind, referencesOf)) {
       const place = toml.inString(path, inside)
-      if (how === 'lenient') findings.warnings.push({ ...place, message: `${message}; expected ${expected}` })
+      if (how === 'lenient' || isSpare === true)
+        findings.warnings.push({ ...place, message: `${message}; expected ${expected}` })
       else findings.problems.push({ ...place, message, expected })
     }
   }
@@ -75,6 +77,8 @@ interface Mistake {
   inside: Place
   message: string
   expected: string
+  /** The template says itself what it takes instead. */
+  isSpare?: boolean
 }
 
 function* mistakesIn(
@@ -104,11 +108,21 @@ function* mistakesIn(
     if (names.has(used.name)) continue
     const message = `the template uses ${way.join('.')}: there is no ${used.part} ${used.name}`
     const expected = expectOneOf(used.name, [...names], `a name of one: the app has no ${used.part}s`)
-    yield { inside: placeOfName(text, used.name), message, expected }
+    yield { inside: placeOfName(text, used.name), message, expected, isSpare: !needs(text, used) }
   }
 }
 
-function usedName(way: readonly string[]): { part: keyof KnownNames; name: string } | undefined {
+function needs(text: string, { part, name }: UsedName): boolean {
+  const used = neededReferences(parseTemplate(text)).map(usedName)
+  return used.some((each) => each?.part === part && each.name === name)
+}
+
+interface UsedName {
+  part: keyof KnownNames
+  name: string
+}
+
+function usedName(way: readonly string[]): UsedName | undefined {
   const [root, part, name, next] = way
   if (!STATE_ROOTS.includes(root as (typeof STATE_ROOTS)[number]) || name === undefined) return undefined
   if (part === 'components') return { part: 'component', name }

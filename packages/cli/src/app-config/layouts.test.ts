@@ -150,6 +150,17 @@ describe('what is there by name only', () => {
     ])
   })
 
+  it('warns of an input that is not there where the template says what it takes instead', async () => {
+    const spare = '{{ dig \\"inputs\\" \\"issuer\\" \\"none\\" .nuon.inputs }}'
+    const { warnings } = await load({ 'components/web.toml': chart('web', spare) })
+    expect(warnings).toEqual([
+      'components/web.toml:5:33: the template uses nuon.inputs.inputs.issuer: there is no input issuer; expected a name of one: the app has no inputs',
+    ])
+    const needed = '{{ .nuon.inputs.inputs.issuer }}'
+    const folder = await appWith({ 'components/web.toml': chart('web', spare + needed) })
+    expect(await mistakesIn(folder)).toEqual([expect.stringContaining('there is no input issuer')])
+  })
+
   it('warns of a permissions boundary that names no file', async () => {
     const { app, warnings } = await load({
       'components/img.toml': image('img'),

@@ -1,6 +1,6 @@
 import { unpackTarGz } from '@tenon/oci'
 import { createHash } from 'node:crypto'
-import { mkdir, readdir, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readlink, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
@@ -120,6 +120,10 @@ describe('building an app', () => {
   it('sends a link that stays inside the source as it is', async () => {
     await symlink('deploy.sh', join(folder, 'src', 'web', 'again.sh'))
     expect(await create('--component', 'web')).toMatchObject({ code: 0 })
+    const target = await temporaryFolder()
+    const sent = Readable.from([api.callsOf('sources.put')[0]!.given.body as Buffer])
+    await unpackTarGz(sent, target, { maxEntries: 9, maxBytes: 9999, links: 'inside' })
+    expect(await readlink(join(target, 'again.sh'))).toBe('deploy.sh')
   })
 
   it('sends nothing when the config has a mistake, a component is unknown or a source cannot be packed', async () => {

@@ -37,6 +37,8 @@ beforeEach(async () => {
     'installs.joinToken': () => ({ ...joinToken, replaces: null }),
     'installs.deprovision': () => run({ kind: 'deprovision' }),
     'installs.teardown': () => run({ kind: 'teardown' }),
+    'installs.delete': () => ({ id: testId('install'), name: 'acme' }),
+    'installs.update': () => ({ install: install(), runs: [run({ kind: 'teardown' })] }),
     'installs.create': () => ({
       install: install({ status: 'provisioning' }),
       run: run({ kind: 'provision' }),
@@ -90,6 +92,16 @@ const COMMANDS: [string[], RegExp, unknown][] = [
     ['installs', 'teardown', 'acme', 'web', '--yes', '--detach'],
     new RegExp(`^${RUN}\n$`),
     run({ kind: 'teardown' }),
+  ],
+  [
+    ['installs', 'delete', 'acme', '--yes'],
+    new RegExp(`^install acme .+ is deleted; its audit stays: tenon audit verify ${testId('install')}\n$`),
+    { id: testId('install'), name: 'acme' },
+  ],
+  [
+    ['installs', 'update', 'acme', '--disable', 'db', '--with-dependents', '--detach'],
+    new RegExp(`^${RUN}\n$`),
+    { install: install(), runs: [run({ kind: 'teardown' })] },
   ],
   [
     ['installs', 'create', 'acme', '--app', 'hello', '--host', 'h', '--input', 'a=b=c', '--detach'],
@@ -170,6 +182,16 @@ describe('what is sent', () => {
     })
   })
 
+  it('is that dependents go too only where that was said', async () => {
+    const sent = async (...more: string[]) => {
+      const argv = ['installs', 'update', 'acme', '--disable', 'db', '--detach', ...more]
+      await home.run(argv, { env: api.env })
+      return api.callsOf('installs.update').at(-1)?.given.body
+    }
+    const body = { toggles: { db: false }, deploy: true }
+    expect([await sent(), await sent('--with-dependents')]).toEqual([body, { ...body, withDependents: true }])
+  })
+
   it('is never the value of a sensitive input', async () => {
     api.handlers['apps.version'] = () => appVersion({ sensitive: true })
     for (const argv of [
@@ -234,6 +256,8 @@ describe('commands in general', () => {
     })
     expect(asked.code).toBe(2)
     expect(api.callsOf('installs.deprovision')).toEqual([])
+    expect((await home.run(['installs', 'delete', 'acme'], { env: api.env })).code).toBe(2)
+    expect(api.callsOf('installs.delete')).toEqual([])
     expect(
       (
         await home.run(['installs', 'deprovision', 'acme', '--detach'], {

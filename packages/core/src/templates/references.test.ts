@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { parseTemplate, templateReferences } from './index.ts'
+import { neededReferences, parseTemplate, templateReferences } from './index.ts'
 
 const references = (text: string) => templateReferences(parseTemplate(text)).map((path) => path.join('/'))
 
@@ -61,6 +61,20 @@ describe('the references of a template', () => {
     ['nothing of a value made here', '{{ (dict "a" 1).a }}{{ range until 3 }}{{ . }}{{ end }}', []],
   ])('are %s', (_, text, paths) => {
     expect(references(text)).toEqual(paths)
+  })
+
+  it.each([
+    ['a field, an index and a get', '{{ .a.b }}{{ index .c "d" }}{{ get .e "f" }}', ['a/b', 'c/d', 'e/f']],
+    [
+      'what a dig is given, not what it looks for',
+      '{{ dig "c" "none" .f }}{{ if .f | dig "g" "none" }}{{ end }}',
+      ['f'],
+    ],
+    ['what a dig looks into or gives instead', '{{ dig "c" .d .e.f }}', ['d']],
+    ['what is named elsewhere too', '{{ dig "c" "none" .f }}{{ .f.c }}', ['f/c']],
+    ['what is in it', '{{ with dig "c" "none" .f }}{{ .g }}{{ end }}', ['f/c/g']],
+  ])('that it does not render without are %s', (_, text, paths) => {
+    expect(neededReferences(parseTemplate(text)).map((path) => path.join('/'))).toEqual(paths)
   })
 
   it('end for templates that call themselves with ever deeper data', () => {

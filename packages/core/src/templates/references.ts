@@ -27,14 +27,24 @@ const MAX_VISITS = 1000
  * and `dig` with literal keys; `[]` means the whole of the data. Branches count whether taken or not.
  */
 export function templateReferences(template: Program): string[][] {
+  return collected(template).paths()
+}
+
+/** Those among them without which the template does not render: `dig` says itself what it gives instead. */
+export function neededReferences(template: Program): string[][] {
+  return collected(template).needed()
+}
+
+function collected(template: Program): Collector {
   const collector = new Collector(template)
   collector.tree(template.name, ROOT)
-  return collector.paths()
+  return collector
 }
 
 class Collector {
   readonly #program: Program
   readonly #found = new Map<string, Path>()
+  readonly #needed = new Map<string, Path>()
   readonly #walked = new Set<string>()
 
   constructor(program: Program) {
@@ -42,7 +52,11 @@ class Collector {
   }
 
   paths(): string[][] {
-    return [...this.#found.values()].map((path) => path.map(decodeText))
+    return decoded(this.#found)
+  }
+
+  needed(): string[][] {
+    return decoded(this.#needed)
   }
 
   tree(name: string, dot: Sources): void {
@@ -56,6 +70,12 @@ class Collector {
   #read(sources: Sources): Sources {
     for (const path of sources) this.#found.set(keyOf(path), path)
     return sources
+  }
+
+  /** Where it is named; what a function made of it may be read again without it. */
+  #need(sources: Sources): Sources {
+    for (const path of sources) this.#needed.set(keyOf(path), path)
+    return this.#read(sources)
   }
 
   // ---- statements
@@ -145,10 +165,11 @@ class Collector {
       this.#read(extended(base, names))
       return UNKNOWN
     }
-    return this.#read(extended(base, names))
+    const into = extended(base, names)
+    return isDig ? this.#read(into) : this.#need(into)
   }
 
-  #operand(node: Operand, scope: Scope, read = (sources: Sources) => this.#read(sources)): Sources {
+  #operand(node: Operand, scope: Scope, read = (sources: Sources) => this.#need(sources)): Sources {
     switch (node.kind) {
       case 'dot':
         return scope.dot
@@ -172,6 +193,10 @@ class Collector {
 
 /** Functions whose result is one of their arguments, so that what is read of it is read of them. */
 const passesOn = (name: string): boolean => ['and', 'or', 'default', 'coalesce', 'ternary'].includes(name)
+
+function decoded(paths: ReadonlyMap<string, Path>): string[][] {
+  return [...paths.values()].map((path) => path.map(decodeText))
+}
 
 /** Byte strings have no character past 255, so that this separates. */
 function keyOf(path: Path): string {

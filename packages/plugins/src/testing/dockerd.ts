@@ -12,22 +12,29 @@ const STOP_MS = 30_000
 export interface TestDockerd {
   /** Holds `docker.sock`, as a vendor lends it. */
   lentFolder: string
+  /** As `DOCKER_HOST` names it. */
+  address: string
   /** Ids of all that the engine holds. */
   images(): Promise<string[]>
   close(): Promise<void>
 }
 
-/** An engine of its own: data, socket and network apart from what else runs on this machine. */
-export async function startDockerd(): Promise<TestDockerd> {
+/**
+ * An engine of its own: data, socket and, unless it is to reach this machine's ports, network apart from what else runs here.
+ * It has no bridge and changes no rule of the network that it is in.
+ */
+export async function startDockerd(network: 'own' | 'shared' = 'own'): Promise<TestDockerd> {
   const dir = await mkdtemp(join(tmpdir(), 'tenon-dockerd-'))
   const lentFolder = join(dir, 'lent')
   await mkdir(lentFolder)
   const socketPath = join(lentFolder, 'docker.sock')
   const log = await open(join(dir, 'log'), 'a')
   const places = `--data-root ${dir}/data --exec-root ${dir}/exec --pidfile ${dir}/pid`
-  const command = `exec dockerd ${places} --iptables=false --bridge=none --host unix://${socketPath}`
+  const without = '--iptables=false --ip6tables=false --ip-forward=false --bridge=none'
+  const command = `exec dockerd ${places} ${without} --host unix://${socketPath}`
   const env = { ...process.env, PATH: `${process.env['PATH']}:/usr/sbin:/sbin` }
-  const child = spawn('/usr/bin/unshare', ['--net', 'sh', '-c', command], {
+  const apart = network === 'own' ? ['--net'] : []
+  const child = spawn('/usr/bin/unshare', [...apart, 'sh', '-c', command], {
     env,
     stdio: ['ignore', log.fd, log.fd],
   })
@@ -56,6 +63,7 @@ export async function startDockerd(): Promise<TestDockerd> {
   }
   return {
     lentFolder,
+    address: `unix://${socketPath}`,
     images: async () => {
       const all = JSON.parse((await ask(socketPath, '/images/json?all=1')) ?? '[]') as { Id: string }[]
       return all.map(({ Id }) => Id)

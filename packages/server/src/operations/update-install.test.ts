@@ -147,6 +147,31 @@ describe('switching a component off', () => {
     await close()
   })
 
+  it('is refused while a run is about to deploy what stands on it', async () => {
+    const { name, close, deploy, prompt } = await plannedWorld(server, [
+      toggled('db'),
+      component('web', ['db']),
+    ])
+    const params = { ref: name }
+    const { id } = await server.client.call('installs.teardown', { params, body: { components: ['web'] } })
+    await ended(server.client, id)
+    await prompt()
+    const waiting = await deploy({ components: ['web'] })
+    const off = (withDependents: boolean) =>
+      server.client.call('installs.update', { params, body: { toggles: { db: false }, withDependents } })
+    for (const withDependents of [false, true])
+      await expect(off(withDependents)).rejects.toMatchObject({
+        code: 'wrong_state',
+        message: `run ${waiting.id} is about to deploy web, which stands on db`,
+      })
+    await server.client.call('runs.cancel', { params: { id: waiting.id } })
+    await ended(server.client, waiting.id)
+    const { runs } = await off(false)
+    await ended(server.client, runs[0]!.id)
+    expect((await shown(name)).there).toEqual([])
+    await close()
+  })
+
   it('that the app does by itself removes nothing from under what stays', async () => {
     const { name, close } = await plannedWorld(server, [toggled('db'), component('web', ['db'])])
     const components = [

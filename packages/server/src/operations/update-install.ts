@@ -1,5 +1,6 @@
 import {
   checkInputs,
+  dependentsOf,
   type InputProblem,
   triggeredActions,
   usersOfInputs,
@@ -8,6 +9,7 @@ import {
   type Decision,
   type Json,
 } from '@tenon/core'
+import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import { transact, type Tx } from '../store/transaction.ts'
@@ -21,6 +23,7 @@ import {
   removable,
   requireToggles,
   withDependents,
+  type Switched,
   type Switches,
 } from './switches.ts'
 
@@ -64,6 +67,7 @@ export async function updateInstall(
     const switched = changeSwitches(app, install, change.toggles ?? {}, there)
     const { dependents } = switched
     if (dependents.length > 0 && !change.withDependents) throw hasDependents(switched)
+    await requireNoneComing(tx, install.id, app, switched, there)
     const next = {
       ...withDependents(app, switched),
       inputs: changedInputsOf(app, install.inputs, change.inputs ?? {}),
@@ -110,6 +114,35 @@ async function componentsOn(tx: Tx, installId: string): Promise<ReadonlySet<stri
     .where('install_id', '=', installId)
     .execute()
   return new Set(rows.map((row) => row.component))
+}
+
+/** What a run has yet to deploy is not there to be removed, and would stand on nothing once it is. */
+async function requireNoneComing(
+  tx: Tx,
+  installId: string,
+  app: App,
+  { turnedOff, next }: Switched,
+  there: ReadonlySet<string>,
+): Promise<void> {
+  const isOff = disabledComponents(app, next)
+  const awaited = dependentsOf(app.components, new Set(turnedOff)).filter(
+    (name) => !there.has(name) && !isOff.has(name),
+  )
+  if (awaited.length === 0) return
+  const coming = await tx.db
+    .selectFrom('step')
+    .innerJoin('run', 'run.id', 'step.run_id')
+    .select(['run.id', 'step.component'])
+    .where('run.install_id', '=', installId)
+    .where('run.finished_at', 'is', null)
+    .where('step.kind', '=', 'deploy')
+    .where(sql<boolean>`step.status in ('pending', 'active') and step.component = any(${awaited})`)
+    .executeTakeFirst()
+  if (!coming) return
+  const message = `run ${coming.id} is about to deploy ${coming.component}, which stands on ${turnedOff.join(', ')}`
+  throw new ApiFailure('wrong_state', message, {
+    remedy: `Let it end first, or cancel it: \`tenon runs cancel ${coming.id}\`.`,
+  })
 }
 
 async function startRuns(

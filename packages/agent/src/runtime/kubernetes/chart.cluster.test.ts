@@ -47,6 +47,15 @@ for (const name of ['helm3', 'helm4']) {
       expect(role).toMatch(/resources: \[secrets\]\s+verbs: \[create, delete\]/)
     })
 
+    it('has the agent trust the authorities of a ConfigMap, which its jobs get from it', async () => {
+      const read = async (more: Record<string, string>) => call('template', 'x', CHART, ...values(more))
+      expect(await read({})).not.toContain('authorities')
+      const text = await read({ 'authorities.configMapName': 'proxy', 'authorities.key': 'root.pem' })
+      expect(text).toContain('{ name: NODE_EXTRA_CA_CERTS, value: /var/run/tenon/authorities/ca.crt }')
+      expect(text).toContain('mountPath: /var/run/tenon/authorities, readOnly: true')
+      expect(text).toMatch(/configMap:\s+name: proxy\s+items:\s+- \{ key: root.pem, path: ca.crt \}/)
+    })
+
     it('lets jobs that touch components into the namespaces that are named, and into no others', async () => {
       const open = { 'jobs.cluster.namespaces': '{shop,bank}', 'jobs.serviceAccounts.deploy': 'cloud' }
       const text = await call('template', 'x', CHART, ...values(open))
