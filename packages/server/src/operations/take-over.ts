@@ -34,7 +34,7 @@ export function refuseTakeOver(
   if (inPlace.id !== token.replaces) {
     return {
       code: 'conflict',
-      message: `agent ${inPlace.id} enrolled after this join token was made`,
+      message: `this join token was not made to replace agent ${inPlace.id}, which came to this install before`,
       remedy: 'Ask an owner of the server for a new join token.',
     }
   }
