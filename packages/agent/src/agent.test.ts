@@ -186,17 +186,26 @@ describe('a job', () => {
   })
 })
 
+const inAYear = (ms: number) => new Date(Date.now() + 365 * 86_400_000 + ms).toISOString()
+
 describe('a refusal', () => {
   it.each([
     ['wrong_install', () => server.manifest({ target: { role: 'install', installId: newId('install') } })],
     ['wrong_server', () => server.manifest({ serverId: 'another' })],
     ['expired', () => server.manifest({ expiresAt: new Date(Date.now() - 400_000).toISOString() })],
     ['not_yet_valid', () => server.manifest({ notBefore: new Date(Date.now() + 400_000).toISOString() })],
+    ['too_long_lived', () => server.manifest({ issuedAt: inAYear(0), expiresAt: inAYear(3_600_000) })],
+    // What a stolen key would sign: a job that may push, which does the work of another.
+    [
+      'not_its_kind',
+      () => ({ ...server.manifest({ kind: 'sync' }), operations: server.manifest().operations }),
+    ],
   ])('is %s', async (code, make) => {
     await startAgent()
     const manifest = make()
     server.assign(manifest)
     expect(await server.heard('job.refused', manifest.jobId)).toMatchObject({ code, fence: manifest.fence })
+    expect(memory.ids()).toEqual([])
   })
 
   it('is bad_signature for one changed byte, and unknown_key for a key nobody vouched for', async () => {

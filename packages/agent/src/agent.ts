@@ -321,7 +321,7 @@ class RunningAgent implements Agent {
   }
 
   async #enrol(): Promise<Identity> {
-    const { config, random } = this.#options
+    const { config, random, clock } = this.#options
     const { joinToken, dir } = config
     if (!joinToken) {
       throw new AgentError(
@@ -339,6 +339,7 @@ class RunningAgent implements Agent {
       proxy: config.proxy,
       log: this.#log,
       random,
+      clock,
       signal: this.#stopping.signal,
     })
     await saveIdentity(dir, identity)

@@ -23,6 +23,7 @@ function attempt(joinToken: string) {
     proxy: { httpsProxy: undefined, httpProxy: undefined, noProxy: undefined },
     log: pino({ level: 'silent' }),
     random: () => 0.01,
+    clock: Date.now,
     signal: AbortSignal.timeout(5000),
   })
 }

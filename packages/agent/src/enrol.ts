@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import {
-  extendPinnedKeys,
   fullJitter,
+  learnKeys,
   openSignedText,
   signText,
   type KeyLink,
+  type KnownKeys,
   type SignedText,
 } from '@tenon/core'
 import {
@@ -35,6 +36,7 @@ export interface EnrolOptions {
   proxy: ProxySettings
   log: Logger
   random: () => number
+  clock: () => number
   signal: AbortSignal
 }
 
@@ -52,8 +54,8 @@ export async function enrol(options: EnrolOptions): Promise<NewIdentity> {
   const tokenKey = joinTokenKey(token.secret)
   const proven = proveResponse.safeParse(await ask(options, 'prove', { tokenId: token.id, nonce }))
   if (!proven.success) throw notProven('its answer does not have the expected form')
-  const pinned = trustedKeys(token, proven.data.keys)
-  const proof = serverProof.safeParse(opened('server-proof/1', proven.data.proof, pinned)).data
+  const known = trustedKeys(token, proven.data.keys, options.clock())
+  const proof = serverProof.safeParse(opened('server-proof/1', proven.data.proof, known.pinned)).data
   if (!proof) throw notProven('no key that the join token vouches for signed its answer')
   if (proof.nonce !== nonce || proof.tokenId !== token.id || proof.tokenKey !== tokenKey.publicKey)
     throw notProven('its answer is not about this join token and this question')
@@ -61,13 +63,14 @@ export async function enrol(options: EnrolOptions): Promise<NewIdentity> {
   const request = enrolmentOf(options, { tokenId: token.id, nonce, tokenKey })
   const answer = enrolResponse.safeParse(await ask(options, 'enrol', request))
   if (!answer.success) throw notProven('its answer to the enrolment does not have the expected form')
-  const all = extendPinnedKeys(pinned, answer.data.keys, verify)
-  const given = enrolled.safeParse(opened('server-enrolled/1', answer.data.enrolled, all)).data
+  const { pinned, ended } = learnKeys(known, answer.data.keys, verify, options.clock())
+  const given = enrolled.safeParse(opened('server-enrolled/1', answer.data.enrolled, pinned)).data
   if (given?.publicKey !== options.key.publicKey || given.nonce !== nonce)
     throw notProven('its answer to the enrolment is not signed for this agent')
   const { agentId, serverId, role, installId } = given
   if (serverId !== proof.serverId) throw notProven('its id changed between two answers')
-  return { agentId, serverId, role, installId, pinnedKeys: Object.fromEntries(all) }
+  const [pinnedKeys, endedKeys] = [Object.fromEntries(pinned), Object.fromEntries(ended)]
+  return { agentId, serverId, role, installId, pinnedKeys, endedKeys }
 }
 
 function opened(
@@ -79,11 +82,11 @@ function opened(
   return key && openSignedText(context, document, key, verify)
 }
 
-/** Pure: the key whose fingerprint the token carries, and every key chained to it. */
-export function trustedKeys(token: JoinToken, offered: readonly KeyLink[]): Map<string, string> {
+/** Pure: the key whose fingerprint the token carries, every key chained to it, and which of them have ended. */
+function trustedKeys(token: JoinToken, offered: readonly KeyLink[], nowMs: number): KnownKeys {
   const root = offered.find((link) => fingerprint(link.publicKey) === token.fingerprint)
-  if (!root) return new Map()
-  return extendPinnedKeys(new Map([[root.keyId, root.publicKey]]), offered, verify)
+  const pinned = new Map(root ? [[root.keyId, root.publicKey]] : [])
+  return learnKeys({ pinned, ended: new Map() }, offered, verify, nowMs)
 }
 
 /** Signed by the agent's key, and over the same text by the token's: whoever passes it on can enrol no other key with it. */

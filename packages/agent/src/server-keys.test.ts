@@ -112,6 +112,32 @@ describe('a key of the server that was rotated', () => {
     await server.session(server.sessions + 1)
   })
 
+  it('proves no server to an agent that enrolled after its end, and never met it', async () => {
+    server.rotateKey()
+    ahead = 25 * HOUR
+    const hellos = server.all('hello').length
+    server.onOpen = (socket, { nonce }) => {
+      const later = server.keys.splice(1)
+      server.challenge(socket, nonce, 'AAAA', server.keys[0])
+      server.keys.push(...later)
+    }
+    const agent = createAgent({
+      config: configOf(server, dir, {}),
+      runtime: createFakeRuntime({}),
+      log: pino({ level: 'silent' }),
+      clock: () => Date.now() + ahead,
+      random: () => 0.01,
+    })
+    agents.push(agent)
+    await agent.start()
+    await waitUntil('three tries', () => server.all('open').length >= 3)
+    expect(server.all('hello')).toHaveLength(hellos)
+    server.onOpen = undefined
+    await server.session(1)
+    expect(await answerTo(0)).toBe('unknown_key')
+    expect(await answerTo(1)).toBe('accepted')
+  })
+
   it('vouches for no other key from the moment its end is known', async () => {
     await startAgent()
     server.rotateKey()

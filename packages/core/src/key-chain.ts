@@ -34,13 +34,17 @@ function endStatement({ keyId, by, at }: { keyId: string; by: string; at: string
   return signingBytes('server-key-end/1', { keyId, by, at })
 }
 
-/** The pinned keys plus every offered key that a chain of signatures ties to one of them. Others are left out. */
+/**
+ * The pinned keys plus every offered key that a chain of signatures ties to one of them. Others are left out, and what keys
+ * vouch for that are known to have ended.
+ */
 export function extendPinnedKeys(
   pinned: ReadonlyMap<string, string>,
   offered: readonly KeyLink[],
   verify: Verify,
+  ended: ReadonlyMap<string, string> = new Map(),
 ): Map<string, string> {
-  return extend({ pinned, ended: new Map() }, offered, verify)
+  return extend({ pinned, ended }, offered, verify)
 }
 
 /** Pure: what is believed after an offer. A key that has ended vouches for nobody new and is dropped after its grace. */

@@ -146,6 +146,12 @@ describe('checkManifest', () => {
     expect(check(signed(nest({}, { expiresAt: '2026-11-16T11:59:00.000Z' })))).toMatchObject({ fence: 3 })
   })
 
+  it('counts that time from when it may first start, whatever it says of when it was issued', () => {
+    const aYearOn = { issuedAt: '2027-11-14T12:00:00.000Z', expiresAt: '2027-11-15T12:00:00.000Z' }
+    expect(check(signed(nest({}, aYearOn)))).toBe('too_long_lived')
+    expect(check(signed(nest({}, { issuedAt: 'some day' })))).toBe('too_long_lived')
+  })
+
   it('refuses digests that are not those of what it holds', () => {
     const other = nest({ role: 'provision' })
     expect(check(signed({ ...nest(), content: other.content }))).toBe('malformed')

@@ -253,7 +253,7 @@ function targetProblem(
   return breach === undefined ? undefined : refuse('not_its_kind', breach)
 }
 
-/** Negated, so that a time which cannot be read is refused. */
+/** Negated, so that a time which cannot be read is refused. Life begins with whichever time is first: a signer chooses both. */
 function timeProblem(
   { issuedAt, notBefore, expiresAt }: JobManifest | StandingManifest,
   { nowMs, skewMs }: ManifestCheck,
@@ -262,7 +262,7 @@ function timeProblem(
     return refuse('not_yet_valid', `it is valid from ${notBefore} on; compare the clocks of both machines`)
   if (!(Date.parse(expiresAt) >= nowMs - skewMs))
     return refuse('expired', `it expired at ${expiresAt}; compare the clocks of both machines`)
-  const lifeMs = Date.parse(expiresAt) - Date.parse(issuedAt)
+  const lifeMs = Date.parse(expiresAt) - Math.min(Date.parse(issuedAt), Date.parse(notBefore))
   if (!(lifeMs <= MAX_MANIFEST_LIFE_SECONDS * 1000))
     return refuse('too_long_lived', `it is good for longer than ${MAX_MANIFEST_LIFE_SECONDS / 3600} hours`)
   return undefined

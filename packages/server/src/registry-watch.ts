@@ -3,6 +3,7 @@ import type { RegistryEvent } from '@tenon/oci'
 import type { Context } from './context.ts'
 import { chainOf } from './operations/audit-chains.ts'
 import { auditLoginRefusal, isLoginLive, isLoginSubject } from './operations/registry-logins.ts'
+import { TOKEN_REFUSED } from './operations/registry-tokens.ts'
 import { anyOf } from './store/statements.ts'
 import { transact } from './store/transaction.ts'
 
@@ -39,6 +40,9 @@ export function createRegistryWatch(context: Context): RegistryWatch {
       const isLogin = isLoginSubject(subject)
       const job = isLogin ? undefined : readSubject(subject)
       if (!isLogin && !job) return
+      // Whoever holds a bearer that is over is a stranger, and chooses what he asks for.
+      if (job && (reason === 'expired' || reason === 'ended'))
+        return auditRefusal(context, job, event, `bearer_${reason}`)
       // What a job asks for is its manifest's; a person may ask for anything.
       const key = [subject, reason, action, ...(isLogin ? [] : [repository, digest])].join(' ')
       if (context.now() - (said.get(key) ?? 0) < SAID_AGAIN_MS) return
@@ -64,27 +68,29 @@ async function holdsLease({ db }: Pick<Context, 'db'>, subject: string): Promise
   return held !== undefined
 }
 
+/** With `sampledAs` of that kind one is written a minute, and the others are counted. */
 async function auditRefusal(
   context: Context,
   { jobId, fence }: { jobId: string; fence: number },
   event: Refused,
+  sampledAs?: string,
 ): Promise<void> {
-  await transact(context, async (tx) => {
-    const job = await tx.db
-      .selectFrom('job')
-      .select(['install_id', 'manifest_digest'])
-      .where('id', '=', jobId)
-      .executeTakeFirst()
-    const fact: AuditFact = {
-      actor: { type: 'server', id: context.serverId },
-      action: 'registry.token_refused',
-      subject: { type: 'job', id: jobId },
-      outcome: 'refused',
-      manifestDigest: job?.manifest_digest ?? null,
-      details: { fence, ...detailsOf(event) },
-    }
-    tx.audit(chainOf(job?.install_id ?? null), fact)
-  })
+  const job = await context.db
+    .selectFrom('job')
+    .select(['install_id', 'manifest_digest'])
+    .where('id', '=', jobId)
+    .executeTakeFirst()
+  const chain = chainOf(job?.install_id ?? null)
+  if (sampledAs && !context.refusals.admit(event, chain, TOKEN_REFUSED, sampledAs, context.now())) return
+  const fact: AuditFact = {
+    actor: { type: 'server', id: context.serverId },
+    action: TOKEN_REFUSED,
+    subject: { type: 'job', id: jobId },
+    outcome: 'refused',
+    manifestDigest: job?.manifest_digest ?? null,
+    details: { fence, ...detailsOf(event) },
+  }
+  await transact(context, async (tx) => tx.audit(chain, fact))
 }
 
 const detailsOf = (event: Refused): AuditFact['details'] => ({

@@ -1,4 +1,4 @@
-import { extendPinnedKeys, type AuditHead, type KeyLink } from '@tenon/core'
+import { extendPinnedKeys, learnKeys, type AuditHead, type KeyLink, type KnownKeys } from '@tenon/core'
 import { z } from 'zod'
 import { readJson, writePrivateJson } from '../config/private-file.ts'
 import { verifyEd25519 } from '../crypto.ts'
@@ -10,6 +10,8 @@ const knownServer = z.strictObject({
   serverId: z.string(),
   /** Public keys by key id. */
   keys: z.record(z.string(), z.string()),
+  /** When each of them ended that did, by key id. */
+  ended: z.record(z.string(), z.string()).default({}),
   /** Public keys by agent id. */
   agents: z.record(z.string(), z.string()),
   /** The newest key seen of the agent of an install, by the install's id and names: what secrets are sealed by. */
@@ -39,6 +41,7 @@ export async function rememberServer(
       if (kept.seq > (seen.heads[chain]?.seq ?? -1)) seen.heads[chain] = kept
     }
     seen.agents = { ...seen.agents, ...before.agents }
+    seen.ended = { ...seen.ended, ...before.ended }
     seen.installs = { ...before.installs, ...seen.installs }
   }
   await writePrivateJson(knownFile, { version: 1, servers: { ...servers, [url]: seen } })
@@ -48,7 +51,7 @@ export async function rememberServer(
 export function recogniseServer(
   known: KnownServer | undefined,
   offered: { serverId: string; keys: readonly KeyLink[] },
-  url: string,
+  { url, nowMs }: { url: string; nowMs: number },
 ): KnownServer {
   const next = 'ask whoever runs the server; if it was set up anew, add --repin to trust it from now on'
   if (known && known.serverId !== offered.serverId) {
@@ -58,9 +61,11 @@ export function recogniseServer(
       { next },
     )
   }
-  const pinned = new Map(Object.entries(known?.keys ?? rootKeys(offered.keys)))
-  const trusted = extendPinnedKeys(pinned, offered.keys, verifyEd25519)
-  const changed = offered.keys.find((link) => trusted.get(link.keyId) !== link.publicKey)
+  const before = serverKeys(known ?? { keys: rootKeys(offered.keys), ended: {} })
+  // Keys that ended are kept, for what they signed in their time; they vouch for nobody new.
+  const pinned = extendPinnedKeys(before.pinned, offered.keys, verifyEd25519, before.ended)
+  const { ended } = learnKeys(before, offered.keys, verifyEd25519, nowMs)
+  const changed = offered.keys.find((link) => pinned.get(link.keyId) !== link.publicKey)
   if (changed) {
     throw new CliError(
       EXIT.failed,
@@ -70,11 +75,16 @@ export function recogniseServer(
   }
   return {
     serverId: offered.serverId,
-    keys: Object.fromEntries(trusted),
+    keys: Object.fromEntries(pinned),
+    ended: Object.fromEntries(ended),
     agents: { ...known?.agents },
     installs: { ...known?.installs },
     heads: { ...known?.heads },
   }
+}
+
+export function serverKeys({ keys, ended }: Pick<KnownServer, 'keys' | 'ended'>): KnownKeys {
+  return { pinned: new Map(Object.entries(keys)), ended: new Map(Object.entries(ended)) }
 }
 
 function rootKeys(keys: readonly KeyLink[]): Record<string, string> {

@@ -16,7 +16,7 @@ export async function recognise(cli: Cli, client: Client, repin = false): Promis
   const servers = repin ? {} : await readKnownServers(knownFile)
   // A server that moved to another address is still held to its own past.
   const before = servers[url] ?? Object.values(servers).find((known) => known.serverId === info.serverId)
-  const known = recogniseServer(before, info, url)
+  const known = recogniseServer(before, info, { url, nowMs: cli.io.clock.now() })
   if (before === undefined) {
     cli.out.note(`trusting the keys of ${url} from now on (fingerprint ${info.fingerprint})`)
     await rememberServer({ url, knownFile }, known, repin)

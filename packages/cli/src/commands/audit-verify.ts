@@ -1,4 +1,4 @@
-import { agentKeys } from '@tenon/core'
+import { agentKeys, usableKeys } from '@tenon/core'
 import type { CallOutput, Client } from '@tenon/protocol'
 import { resolve } from 'node:path'
 import { chainId } from '../audit/chain-id.ts'
@@ -8,6 +8,7 @@ import {
   readKnownServers,
   recogniseServer,
   rememberServer,
+  serverKeys,
   type KnownServer,
 } from '../audit/known-servers.ts'
 import { readChain } from '../audit/read-chain.ts'
@@ -46,7 +47,9 @@ async function verifyServer(cli: Cli, given: string | undefined, repin: boolean)
   const gone = Object.keys(known.heads).filter((id) => !listed.chains.some((c) => c.chain === id))
   const wanted =
     given === undefined ? [...listed.chains.map((c) => c.chain), ...gone] : [await chainId(client, given)]
-  const keys = keysOf(known, listed.agents)
+  // Heads are signed when they are asked for: a key that ended signs none.
+  const current = usableKeys(serverKeys(known), cli.io.clock.now())
+  const keys = { server: current, agents: agentKeysOf(known, listed.agents) }
   const verdicts: ChainVerdict[] = []
   for (const id of wanted) {
     const head = listed.chains.find((c) => c.chain === id)
@@ -89,13 +92,13 @@ async function verifyOne(
 }
 
 /** From the key by which this machine knows an agent, along the changes of keys that both keys signed. */
-function keysOf(known: KnownServer, agents: ExportHeader['agents']): ChainKeys {
+function agentKeysOf(known: KnownServer, agents: ExportHeader['agents']): ChainKeys['agents'] {
   const changes = new Map(agents.map((agent) => [agent.agentId, agent.keyChanges]))
   const all = Object.entries(known.agents).map(([id, key]): [string, string[]] => [
     id,
     agentKeys(id, key, changes.get(id) ?? [], verifyEd25519),
   ])
-  return { server: new Map(Object.entries(known.keys)), agents: new Map(all) }
+  return new Map(all)
 }
 
 /** Takes in agents not seen before; one with a key to which no change leads from the known one is named. */
@@ -119,11 +122,14 @@ async function verifyFile(cli: Cli, given: string | undefined, path: string): Pr
   if (!remembered) {
     cli.out.note(`this machine does not know ${header.serverId}: checking with the keys in the export itself`)
   }
-  const trusted = recogniseServer(remembered?.[1], header, remembered?.[0] ?? path)
+  const trusted = recogniseServer(remembered?.[1], header, {
+    url: remembered?.[0] ?? path,
+    nowMs: cli.io.clock.now(),
+  })
   const changedAgents = learnAgents(trusted, header.agents)
   const wanted = given === undefined ? undefined : new Set([given])
   const verifiers = new Map<string, ReturnType<typeof createChainVerifier>>()
-  const keys = keysOf(trusted, header.agents)
+  const keys = { server: serverKeys(trusted).pinned, agents: agentKeysOf(trusted, header.agents) }
   const verifierOf = (chain: string) => {
     const found = verifiers.get(chain) ?? createChainVerifier(chain, keys, keptHead(trusted, chain))
     verifiers.set(chain, found)

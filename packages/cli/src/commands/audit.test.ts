@@ -121,6 +121,31 @@ describe('a chain that nobody touched', () => {
     expect((await verify()).code).toBe(0)
   })
 
+  it('is told of by no key of the server that ended, however the server hides what came after', async () => {
+    await verify()
+    const [root, stolen] = [world.keys[0]!, { keyId: KEY, key: world.key }]
+    const next = createSigner()
+    world.keys.push(vouchedLink(NEXT_KEY, next, stolen))
+    Object.assign(world, { key: next, keyId: NEXT_KEY })
+    expect((await verify()).code).toBe(0)
+    Object.assign(world, { ...stolen, keys: [root] })
+    expect(await verify('server')).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining('not signed by a known key') as string,
+    })
+    const forked = createSigner()
+    const forkedId = testId('key', 3)
+    Object.assign(world, {
+      key: forked,
+      keyId: forkedId,
+      keys: [root, vouchedLink(forkedId, forked, stolen)],
+    })
+    expect(await verify('server')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(`no known key vouches for: ${forkedId}`) as string,
+    })
+  })
+
   it('verifies after an agent’s key was changed, also what the key before signed, wherever it is seen first', async () => {
     const next = createSigner()
     const change = signKeyChange(AGENT, world.agentKey, next)

@@ -4,6 +4,7 @@ import {
   keyStatement,
   sealEntry,
   signingBytes,
+  signKeyEnd,
   type AuditFact,
   type AuditHead,
   type KeyLink,
@@ -58,7 +59,8 @@ export function rootLink(keyId: string, key: Signer): KeyLink {
 
 export function vouchedLink(keyId: string, key: Signer, by: { keyId: string; key: Signer }): KeyLink {
   const signature = by.key.sign(keyStatement({ keyId, publicKey: key.publicKey }))
-  return { keyId, publicKey: key.publicKey, signedBy: by.keyId, signature }
+  const previousEnd = signKeyEnd({ keyId: by.keyId, by: keyId, at: AT }, key.sign)
+  return { keyId, publicKey: key.publicKey, signedBy: by.keyId, signature, previousEnd }
 }
 
 export function fact(n: number, changes: Partial<AuditFact> = {}): AuditFact {

@@ -62,7 +62,7 @@ export function authorize(caller: Caller, route: Right): void {
 }
 
 export function mayCall({ grant }: Caller, { permission, subject }: Right): boolean {
-  return isGranted(grant, permission, SUBJECTS[subject].kind)
+  return Object.hasOwn(SUBJECTS, subject) && isGranted(grant, permission, SUBJECTS[subject].kind)
 }
 
 function unauthorized(message: string): ApiFailure {

@@ -74,7 +74,7 @@ export const installHandlers = {
       const made = await createJoinToken(
         context,
         tx,
-        { role: 'install', installId: install.id, expiresInSeconds: JOIN_TOKEN_SECONDS },
+        { role: 'install', installId: install.id, expiresInSeconds: JOIN_TOKEN_SECONDS, mayReplace: true },
         actorOf(caller),
       )
       // Whoever replaces a customer's agent is given the secrets that are sealed from then on.

@@ -1,5 +1,5 @@
 import type { JobManifest } from '@tenon/core'
-import { createClient, type Client } from '@tenon/protocol'
+import { BULK_LOG, createClient, encodeBulk, type Client } from '@tenon/protocol'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { startedFrame, manifestOf, type TestAgent } from '../testing/test-agent.ts'
 import { startTestTenant, type TestServer, type TestTenant } from '../testing/test-server.ts'
@@ -80,6 +80,35 @@ describe.each(Object.entries(OPENED))('%s', (_, open) => {
     expect(await Promise.all([endsSoon(silent), endsSoon(old)])).toEqual([true, true])
   })
 })
+
+/** Revoked on the other process than the one that it is connected to. */
+it.each(['is revoked', 'is replaced, of which no hint came'])(
+  'what an agent sends, and a followed log of it, ends when the agent %s',
+  async (how) => {
+    const install = how.replaceAll(/[ ,]+/g, '-')
+    await newInstall(a.client, install)
+    const sender = await installAgent(a, install)
+    const { jobId, fence } = manifestOf(await sender.next('job.assign'))
+    sender.send({ type: 'job.accepted', jobId, fence })
+    sender.send(startedFrame({ jobId, fence }))
+    sender.send({ type: 'log.open', stream: 1, jobId, fence })
+    const write = (offset: number) =>
+      sender.sendRaw(encodeBulk({ kind: BULK_LOG, stream: 1, offset, payload: Buffer.from('0123456789') }))
+    await sender.next('log.ack', ({ offset }) => offset === 0)
+    write(0)
+    await sender.next('log.ack', ({ offset }) => offset === 10)
+    const followed = await openStream((client) =>
+      client.call('jobs.logs', { params: { id: jobId }, query: { follow: '1' } }),
+    )
+    const { agentId: id } = sender.identity
+    if (how === 'is revoked') await b.client.call('agents.revoke', { params: { id } })
+    else await a.context.pool.query(`update agent set status = 'replaced' where id = $1`, [id])
+    await endsSoon(followed)
+    await sender.ended
+    write(10)
+    expect(await (await a.client.call('jobs.logs', { params: { id: jobId } })).text()).toBe('0123456789')
+  },
+)
 
 it('an upload ends when the role of its token is not enough any more', async () => {
   const { secret, token } = await a.client.call('tokens.create', { body: { name: 'ci', role: 'operator' } })

@@ -1,4 +1,4 @@
-import { jobStates } from '@tenon/core'
+import { jobStates, type JobStatus } from '@tenon/core'
 import type { FastifyReply } from 'fastify'
 import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
@@ -10,7 +10,7 @@ import { runView } from '../store/views.ts'
 const LOOK_AGAIN_MS = 2_000
 const ENDED_RUNS = ['succeeded', 'failed', 'canceled']
 
-/** The bytes stored so far; with `follow` also what comes, until the job has ended. */
+/** The bytes stored so far; with `follow` also what comes, until the job has ended, or its agent for good. */
 export async function streamLog(
   context: Context,
   jobId: string,
@@ -25,14 +25,15 @@ export async function streamLog(
     for (;;) {
       const job = await context.db
         .selectFrom('job')
-        .select('status')
-        .where('id', '=', jobId)
+        .leftJoin('agent', 'agent.id', 'job.agent_id')
+        .select(['job.status', 'agent.status as agent_status'])
+        .where('job.id', '=', jobId)
         .executeTakeFirst()
       for await (const bytes of readLog(context, jobId, at)) {
         at += bytes.byteLength
         if (!(await write(raw, bytes))) return
       }
-      if (!follow || !job || jobStates.isEnd(job.status)) return
+      if (!follow || !job || nothingComes(job)) return
       await hints.wait(raw)
       if (raw.destroyed) return
     }
@@ -40,6 +41,10 @@ export async function streamLog(
     hints.stop()
     raw.end()
   }
+}
+
+function nothingComes(job: { status: JobStatus; agent_status: string | null }): boolean {
+  return jobStates.isEnd(job.status) || (job.agent_status ?? 'enrolled') !== 'enrolled'
 }
 
 /** Server-sent events: the run each time it changes, and a comment now and then so that proxies keep the connection. */

@@ -162,7 +162,7 @@ async function agentEvent(
   const { heads } = await transactWithHeads(context, async (tx) => {
     const moved = await tx.db
       .updateTable('agent')
-      .set({ event_seq: event.seq, ...pauseOf(event), ...releaseOf(event) })
+      .set({ event_seq: event.seq, ...pauseOf(event), ...releaseOf(event, context.now()) })
       .where('id', '=', session.agentId)
       .where('event_seq', '<', event.seq)
       .returning('id')

@@ -9,6 +9,7 @@ import {
   enrolRequestOf,
   enrolTestAgent,
   eventFrame,
+  manifestOf,
   openWire,
   postEnrol,
   shakeHands,
@@ -277,6 +278,28 @@ describe('an agent that takes over an install', () => {
     expect(created.filter((entry) => entry.action === 'join_token.created').at(-1)?.details).toMatchObject({
       replaces: agentId,
     })
+  })
+
+  it('is never let in by a token of a sandbox job, which no owner asked for', async () => {
+    const setup = await connectAgent(tenant.url, await enrolTestAgent(tenant.url, await joinToken()))
+    const body = { name: 'of-a-sandbox', app: 'shop', sandbox: { type: 'local' as const, config: {} } }
+    await tenant.client.call('installs.create', { body })
+    const { jobId, fence } = manifestOf(await setup.next('job.assign'))
+    const granted = async (requestId: number) => {
+      setup.send({ type: 'credential.request', requestId, jobId, fence, want: 'join-token' })
+      const { credential } = await setup.next('credential.grant', (f) => f.requestId === requestId)
+      return (credential as { joinToken: string }).joinToken
+    }
+    const { agentId } = await enrolTestAgent(tenant.url, await granted(1))
+    const again = await granted(2)
+    await tenant.client.call('agents.revoke', { params: { id: agentId } })
+    const ofAnother = [again, await granted(3)]
+    for (const token of ofAnother) {
+      const answer = await postEnrol(tenant.url, enrolRequestOf(token, generateSigningKey()))
+      expect([answer.status, codeOf(answer)]).toEqual([409, 'conflict'])
+    }
+    await enrolTestAgent(tenant.url, await installToken('of-a-sandbox'))
+    await setup.close()
   })
 
   it('is one, when two tokens are used at the same time', async () => {

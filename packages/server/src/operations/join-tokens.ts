@@ -10,12 +10,19 @@ import { newestAgent } from './take-over.ts'
 export async function createJoinToken(
   context: Context,
   tx: Tx,
-  wanted: { role: AgentRole; installId: string | null; expiresInSeconds: number },
+  wanted: {
+    role: AgentRole
+    installId: string | null
+    expiresInSeconds: number
+    /** Without it the token lets an agent in only where none was before. */
+    mayReplace?: true
+  },
   actor: AuditFact['actor'],
 ): Promise<{ joinToken: string; expiresAt: string; replaces: string | null }> {
   const id = context.newId('joinToken')
   const secret = randomSecret()
-  const replaces = wanted.installId ? ((await newestAgent(tx, wanted.installId))?.id ?? null) : null
+  const inPlace = wanted.installId && wanted.mayReplace ? await newestAgent(tx, wanted.installId) : undefined
+  const replaces = inPlace?.id ?? null
   const expiresAt = isoNow(context, wanted.expiresInSeconds)
   await tx.db
     .insertInto('join_token')

@@ -14,6 +14,7 @@ import {
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { until } from '../testing/until.ts'
 import { component, installAgent, newInstall } from '../testing/world.ts'
+import { writeRefusals } from './refusals.ts'
 
 const REPOSITORY = 'apps/shop/web'
 
@@ -204,6 +205,28 @@ describe('access to the vendor registry', () => {
       401,
     )
     await refusal(one, 'expired', { repository: REPOSITORY })
+  })
+
+  it('writes few rows about a dead token and a dead bearer, however often and for what they are tried', async () => {
+    const job = await syncJob(one)
+    const { oneTime } = await credential(one, job)
+    const grant = { subject: `${job.jobId}#${job.fence}`, repositories: [] }
+    const old = tenant.context.registry.issueToken(grant, 300, Date.now() - 301_000)
+    expect((await redeem(tenant.url, oneTime!)).status).toBe(200)
+    const { length: before } = await facts(one.identity.installId!, 'registry.token_refused')
+    for (let n = 0; n < 40; n++) {
+      const digest = `sha256:${String(n).padStart(64, '0')}`
+      const [again, pulled] = await Promise.all([
+        redeem(tenant.url, oneTime!),
+        rawRegistry(tenant.url, old).get(`apps/a-${n}/blobs/${digest}`),
+      ])
+      expect([again.status, pulled]).toEqual([401, 401])
+    }
+    await writeRefusals(tenant.context, true)
+    const entries = await facts(one.identity.installId!, 'registry.token_refused')
+    expect(entries.length - before).toBeLessThanOrEqual(4)
+    const counted = entries.slice(before).map(({ more }) => more ?? 1) as number[]
+    expect(counted.reduce((sum, each) => sum + each, 0)).toBeGreaterThanOrEqual(80)
   })
 
   it('keeps no token in clear', async () => {

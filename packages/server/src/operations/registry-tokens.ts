@@ -11,6 +11,7 @@ export const BEARER_SECONDS = 300
 /** How long a spent or expired token is remembered, so that its reuse can be told from a guess. */
 const REMEMBERED_SECONDS = 86_400
 const PREFIX = 'tenon-once-'
+export const TOKEN_REFUSED = 'registry.token_refused'
 
 /** Pure: what a manifest names by digest, to pull; a build also pushes to the one repository it names. */
 export function grantsOf(manifest: JobManifest): RepositoryGrant[] {
@@ -73,7 +74,7 @@ export async function issueOneTimeToken(
 
 type Refusal = 'unknown' | 'other_job' | 'used' | 'expired' | 'lease'
 
-/** What the registry's token endpoint does with a one-time token; every redemption and refusal is audited. */
+/** What the registry's token endpoint does with a one-time token; redemptions are audited, refusals audited or counted. */
 export async function redeemOneTimeToken(
   context: Context,
   credential: { username: string; password: string },
@@ -102,9 +103,13 @@ export async function redeemOneTimeToken(
         .set({ redeemed_at: tx.at })
         .where('secret_hash', '=', token.secret_hash)
         .execute()
-    tx.audit(chainOf(job.install_id), {
+    const chain = chainOf(job.install_id)
+    // A token that is over is no credential: whoever has one may try it without end.
+    if (refused && !context.refusals.admit(credential, chain, TOKEN_REFUSED, refused, context.now()))
+      return { refused }
+    tx.audit(chain, {
       actor: job.agent_id ? { type: 'agent', id: job.agent_id } : { type: 'server', id: context.serverId },
-      action: refused ? 'registry.token_refused' : 'registry.token_redeemed',
+      action: refused ? TOKEN_REFUSED : 'registry.token_redeemed',
       subject: { type: 'job', id: job.id },
       outcome: refused ? 'refused' : 'ok',
       manifestDigest: job.manifest_digest,

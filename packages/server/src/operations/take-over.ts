@@ -34,7 +34,7 @@ export function refuseTakeOver(
   if (inPlace.id !== token.replaces) {
     return {
       code: 'conflict',
-      message: `agent ${inPlace.id} enrolled after this join token was made`,
+      message: `this join token was not made to replace agent ${inPlace.id}, which came to this install before`,
       remedy: 'Ask an owner of the server for a new join token.',
     }
   }
@@ -47,8 +47,9 @@ export function refuseTakeOver(
   }
 }
 
-/** What an agent's signed event of that kind means for whoever comes after it. */
-export function releaseOf(event: { action: string; at: string }): { released_until?: string } {
+/** Pure: what an agent's signed event of that kind means for whoever comes after it. No clock that is ahead makes it longer. */
+export function releaseOf(event: { action: string; at: string }, nowMs: number): { released_until?: string } {
   if (event.action !== 'agent.released') return {}
-  return { released_until: new Date(Date.parse(event.at) + RELEASE_MS).toISOString() }
+  const fromMs = Math.min(Date.parse(event.at), nowMs)
+  return { released_until: new Date(fromMs + RELEASE_MS).toISOString() }
 }
