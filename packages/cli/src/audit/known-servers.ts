@@ -6,7 +6,7 @@ import { CliError } from '../errors.ts'
 import { EXIT } from '../exit-codes.ts'
 
 const head = z.object({ seq: z.int().nonnegative(), hash: z.string() })
-const knownServer = z.strictObject({
+const knownServer = z.object({
   serverId: z.string(),
   /** Public keys by key id. */
   keys: z.record(z.string(), z.string()),
@@ -21,7 +21,7 @@ const knownServer = z.strictObject({
 })
 export type KnownServer = z.infer<typeof knownServer>
 
-const knownServers = z.strictObject({ version: z.literal(1), servers: z.record(z.string(), knownServer) })
+const knownServers = z.object({ version: z.literal(1), servers: z.record(z.string(), knownServer) })
 
 /** What a file remembers of each server, by address, so that a server cannot rewrite its own past unseen. */
 export async function readKnownServers(file: string): Promise<Record<string, KnownServer>> {

@@ -4,8 +4,8 @@ import type { Io } from '../io.ts'
 import { configFile } from './paths.ts'
 import { readJson, writePrivateJson } from './private-file.ts'
 
-const context = z.strictObject({ url: z.string(), token: z.string() })
-const config = z.strictObject({
+const context = z.object({ url: z.string(), token: z.string() })
+const config = z.object({
   version: z.literal(1),
   current: z.string().nullable(),
   contexts: z.record(z.string(), context),
