@@ -1,7 +1,9 @@
+import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { processesOf } from '../packages/dev-env/src/leftovers.ts'
 
 const root = dirname(import.meta.dirname)
 const scripts = (file: string) => import(join(root, 'scripts', file)) as Promise<Record<string, unknown>>
@@ -30,6 +32,13 @@ const { STAGES, MINUTES_IN_ALL, timeFor, summarize, passedLine } = (await script
   summarize(stages: Ended[], results: Results[]): string[]
   passedLine(tree: string, stages: Ended[]): string
 }
+const { runStage } = (await scripts('ci/run-stage.mjs')) as {
+  runStage(
+    stage: { command: string[]; optional?: true },
+    options: { cwd: string; env: NodeJS.ProcessEnv; minutes: number; stdio: 'ignore' },
+  ): Promise<string>
+}
+const { treeOf } = (await scripts('ci/tree.mjs')) as { treeOf(root: string, index: string): string }
 const { runTests } = (await scripts('run-tests.mjs')) as {
   runTests(asked: {
     root: string
@@ -63,9 +72,57 @@ describe('the stages of CI', () => {
     ])
     expect(lines).toContain('flaky: a.test.ts > is late')
     expect(lines).toContain('skipped for time: cluster')
-    expect(lines.at(-1)).toBe('5 passed, 0 failed, 1 skipped')
+    expect(lines.at(-1)).toBe('5 passed, 0 failed, 1 skipped, 1 stages skipped for time')
     expect(passedLine('abc', stages)).toBe('abc 8 min skipped cluster\n')
   })
+})
+
+describe('a stage of CI', () => {
+  let folder: string
+  const run = (program: string, { minutes = 1, optional }: { minutes?: number; optional?: true } = {}) =>
+    runStage(
+      { command: [process.execPath, '-e', program], ...(optional ? { optional } : {}) },
+      { cwd: folder, env: { ...process.env, OF: folder }, minutes, stdio: 'ignore' },
+    )
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'tenon-ci-stage-'))
+  })
+  afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+  it('passes, fails, or brings nothing where it can be done without', async () => {
+    expect(await run('')).toBe('passed')
+    expect(await run('process.exit(3)')).toBe('failed')
+    expect(await run('process.exit(3)', { optional: true })).toBe('absent')
+  })
+
+  it('that hangs failed, and is ended by its own limit with all that it started', async () => {
+    const deaf = `process.on('SIGTERM', () => {}); setInterval(() => {}, 1000)`
+    const starts = `require('node:child_process').spawn(process.execPath, ['-e', ${JSON.stringify(deaf)}], { stdio: 'ignore' })
+      setInterval(() => {}, 1000)`
+    const running = run(starts, { minutes: 0.1, optional: true })
+    await vi.waitFor(() => expect(processesOf(folder)).toHaveLength(2), { timeout: 6000 })
+    expect(await running).toBe('hung')
+    await vi.waitFor(() => expect(processesOf(folder)).toEqual([]))
+  })
+})
+
+it('a run that passed is remembered by the tree that it tried, changes included', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tenon-ci-tree-'))
+  try {
+    const git = (...args: string[]) => execFileSync('git', args, { cwd: folder, encoding: 'utf8' }).trim()
+    git('init', '--quiet')
+    writeFileSync(join(folder, 'a'), '1')
+    git('add', 'a')
+    git('-c', 'user.name=a', '-c', 'user.email=a@example.test', 'commit', '--quiet', '-m', 'a')
+    const index = join(folder, '.git', 'index-of-the-test')
+    const committed = git('rev-parse', 'HEAD^{tree}')
+    expect(treeOf(folder, index)).toBe(committed)
+    writeFileSync(join(folder, 'a'), '2')
+    expect(treeOf(folder, index)).not.toBe(committed)
+    expect(git('diff', '--cached', '--name-only')).toBe('')
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
 })
 
 describe('a test that fails in CI', { timeout: 60_000 }, () => {
