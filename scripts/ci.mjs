@@ -15,9 +15,10 @@ const began = Date.now()
 const env = { ...process.env, CI: 'true', TENON_TEST_RESULTS: resultsFile }
 try {
   const stages = await runStages()
-  for (const line of summarize(stages, readResults())) console.log(line)
+  const results = readResults()
+  for (const line of summarize(stages, results)) console.log(line)
   const isGood = stages.every(({ outcome }) => outcome !== 'failed' && outcome !== 'hung')
-  if (isGood) remember(stages)
+  if (isGood) remember(stages, results)
   process.exitCode = isGood ? 0 : 1
 } finally {
   rmSync(folder, { recursive: true, force: true })
@@ -44,10 +45,11 @@ function readResults() {
   return lines.map((line) => JSON.parse(line))
 }
 
-function remember(stages) {
+function remember(stages, results) {
   const kept = join(homedir(), '.cache/tenon-ci')
   mkdirSync(kept, { recursive: true })
-  appendFileSync(join(kept, 'passed'), passedLine(treeOf(root, join(folder, 'index')), stages))
+  const tree = treeOf(root, join(folder, 'index'))
+  appendFileSync(join(kept, 'passed'), passedLine(tree, stages, results))
 }
 
 function minutesSince(moment) {

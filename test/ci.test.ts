@@ -1,5 +1,5 @@
-import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
@@ -24,13 +24,14 @@ interface Results {
   failed: number
   skipped: number
   flaky: string[]
+  absent?: [string, string][]
 }
 const { STAGES, MINUTES_IN_ALL, timeFor, summarize, passedLine } = (await scripts('ci/stages.mjs')) as {
   STAGES: Stage[]
   MINUTES_IN_ALL: number
   timeFor(stage: Stage, minutesGone: number): number | undefined
   summarize(stages: Ended[], results: Results[]): string[]
-  passedLine(tree: string, stages: Ended[]): string
+  passedLine(tree: string, stages: Ended[], results: Results[]): string
 }
 const { runStage } = (await scripts('ci/run-stage.mjs')) as {
   runStage(
@@ -66,14 +67,23 @@ describe('the stages of CI', () => {
       { name: 'everyday', outcome: 'passed', minutes: 8 },
       { name: 'cluster', outcome: 'skipped', minutes: 0 },
     ]
-    const lines = summarize(stages, [
-      { passed: 3, failed: 0, skipped: 1, flaky: ['a.test.ts > is late'] },
-      { passed: 2, failed: 0, skipped: 0, flaky: [] },
-    ])
+    const results: Results[] = [
+      {
+        passed: 3,
+        failed: 0,
+        skipped: 1,
+        flaky: ['a.test.ts > is late'],
+        absent: [['oras', 'not installed']],
+      },
+      { passed: 2, failed: 0, skipped: 0, flaky: [], absent: [['oras', 'not installed']] },
+    ]
+    const lines = summarize(stages, results)
     expect(lines).toContain('flaky: a.test.ts > is late')
     expect(lines).toContain('skipped for time: cluster')
     expect(lines.at(-1)).toBe('5 passed, 0 failed, 1 skipped, 1 stages skipped for time')
-    expect(passedLine('abc', stages)).toBe('abc 8 min skipped cluster\n')
+    expect(lines).toContain('skipped here: what needs oras (not installed)')
+    expect(passedLine('abc', stages, results)).toBe('abc 8 min skipped cluster, what needs oras\n')
+    expect(passedLine('abc', stages.slice(0, 1), [])).toBe('abc 8 min\n')
   })
 })
 
@@ -120,6 +130,23 @@ it('a run that passed is remembered by the tree that it tried, changes included'
     writeFileSync(join(folder, 'a'), '2')
     expect(treeOf(folder, index)).not.toBe(committed)
     expect(git('diff', '--cached', '--name-only')).toBe('')
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
+
+it('who only asks where test tools are gets none', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tenon-ci-tools-'))
+  try {
+    copyFileSync(join(root, 'scripts/test-tools.mjs'), join(folder, 'test-tools.mjs'))
+    writeFileSync(
+      join(folder, 'asks.mjs'),
+      `import { toolsFolder } from './test-tools.mjs'; console.log('at', toolsFolder)`,
+    )
+    const tools = join(folder, 'tools')
+    const env = { TENON_TEST_TOOLS: tools, PATH: '' }
+    const said = spawnSync(process.execPath, [join(folder, 'asks.mjs')], { env, encoding: 'utf8' })
+    expect([said.stdout, said.stderr, existsSync(tools)]).toEqual([`at ${tools}\n`, '', false])
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }

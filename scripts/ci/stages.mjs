@@ -35,7 +35,7 @@ export function timeFor({ limit, usual }, minutesGone) {
 /**
  * What is said at the very end, most important last.
  * @param {{ name: string, outcome: 'passed' | 'failed' | 'hung' | 'skipped' | 'absent', minutes: number }[]} stages
- * @param {{ passed: number, failed: number, skipped: number, flaky: string[] }[]} results
+ * @param {{ passed: number, failed: number, skipped: number, flaky: string[], absent?: [string, string][] }[]} results
  */
 export function summarize(stages, results) {
   const lines = stages.map(
@@ -51,14 +51,24 @@ export function summarize(stages, results) {
     `${total.toFixed(1).padStart(14)} min  in all`,
     ...results.flatMap(({ flaky }) => flaky).map((name) => `flaky: ${name}`),
     ...leftOut.map(({ name }) => `skipped for time: ${name}`),
+    ...absentParts(results).map(([name, why]) => `skipped here: what needs ${name} (${why})`),
     `${sum('passed')} passed, ${sum('failed')} failed, ${sum('skipped')} skipped${left}`,
   ]
 }
 
-/** The line that is kept of a run that passed. */
-export function passedLine(tree, stages) {
+/** The line that is kept of a run that passed: stages that were left out, and what tests lacked. */
+export function passedLine(tree, stages, results) {
   const minutes = stages.reduce((sum, stage) => sum + stage.minutes, 0)
   const left = stages.filter(({ outcome }) => outcome === 'skipped' || outcome === 'absent')
-  const skipped = left.length > 0 ? ` skipped ${left.map(({ name }) => name).join(', ')}` : ''
+  const names = [
+    ...left.map(({ name }) => name),
+    ...absentParts(results).map(([name]) => `what needs ${name}`),
+  ]
+  const skipped = names.length > 0 ? ` skipped ${names.join(', ')}` : ''
   return `${tree} ${Math.round(minutes)} min${skipped}\n`
+}
+
+/** Each once, with the reason that was given last. */
+function absentParts(results) {
+  return [...new Map(results.flatMap(({ absent = [] }) => absent))]
 }
