@@ -103,12 +103,16 @@ const outcome = ({ run }: { run: { steps: { key: string; status: string; message
 
 describe('an agent behind a proxy that wants a user and has an authority of its own', () => {
   it.each([
-    ['proxied', () => world],
+    ['proxied', () => world, ''],
     // Nothing keeps its jobs from the machine's network, out of which the proxy is the only way as well.
-    ['proxied-bare', () => createWorld({ dir, dist: withoutBubblewrap(dist), onStart })],
+    [
+      'proxied-bare',
+      () => createWorld({ dir, dist: withoutBubblewrap(dist), onStart }),
+      'They have the network of this machine, its loopback included',
+    ],
   ] as const)(
     'syncs through it, where no name of the server can be resolved: %s',
-    async (name, machine) => {
+    async (name, machine, warning) => {
       const certificate = selfSigned('tenon.vendor.test')
       const { port, tunnels } = await authenticatingProxy('tenon.vendor.test', certificate)
       const proxied = await install(name, {
@@ -127,6 +131,7 @@ describe('an agent behind a proxy that wants a user and has an authority of its 
       expect(new Set(tunnels)).toEqual(new Set(['tenon.vendor.test:443']))
       expect(proxied.agentLog()).toMatch(/"to":"tenon.vendor.test:443","via":"proxy"/)
       expect(holding(dir, PASSWORD)).toEqual([])
+      expect(proxied.agentLog()).toContain(warning)
     },
     240_000,
   )
