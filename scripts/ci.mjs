@@ -1,21 +1,24 @@
 // All that CI runs, one stage after the other: what is timed or killed in one is not starved by another. Ends with each stage's
 // time, what was flaky, and the counts.
-import { execFileSync, spawn } from 'node:child_process'
 import { appendFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { runStage } from './ci/run-stage.mjs'
 import { STAGES, passedLine, summarize, timeFor } from './ci/stages.mjs'
+import { treeOf } from './ci/tree.mjs'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const folder = mkdtempSync(join(tmpdir(), 'tenon-ci-'))
 const resultsFile = join(folder, 'results')
 const began = Date.now()
+const env = { ...process.env, CI: 'true', TENON_TEST_RESULTS: resultsFile }
 try {
   const stages = await runStages()
-  for (const line of summarize(stages, readResults())) console.log(line)
+  const results = readResults()
+  for (const line of summarize(stages, results)) console.log(line)
   const isGood = stages.every(({ outcome }) => outcome !== 'failed' && outcome !== 'hung')
-  if (isGood) remember(stages)
+  if (isGood) remember(stages, results)
   process.exitCode = isGood ? 0 : 1
 } finally {
   rmSync(folder, { recursive: true, force: true })
@@ -28,46 +31,12 @@ async function runStages() {
     const minutes = timeFor(stage, minutesSince(began))
     const from = Date.now()
     console.log(`\n=== ${stage.name} (at ${minutesSince(began).toFixed(1)} min)`)
-    const outcome = minutes === undefined ? 'skipped' : await runStage(stage, minutes)
+    const outcome = minutes === undefined ? 'skipped' : await runStage(stage, { cwd: root, env, minutes })
     done.push({ name: stage.name, outcome, minutes: minutesSince(from) })
     console.log(`=== ${stage.name}: ${outcome} after ${minutesSince(from).toFixed(1)} min`)
-    if (stage.name === 'check' && outcome !== 'passed') break
+    if (stage.isGround && outcome !== 'passed') break
   }
   return done
-}
-
-async function runStage({ command: [program, ...args], optional }, minutes) {
-  const env = { ...process.env, CI: 'true', TENON_TEST_RESULTS: resultsFile }
-  // A group of its own, so that what hangs ends with all that it started.
-  const child = spawn(program, args, {
-    cwd: root,
-    env,
-    stdio: ['ignore', 'inherit', 'inherit'],
-    detached: true,
-  })
-  let hung = false
-  const alarm = setTimeout(() => {
-    hung = true
-    console.log(`It hangs: it was to end within ${minutes.toFixed(0)} minutes.`)
-    endGroup(child.pid, 'SIGTERM')
-    setTimeout(() => endGroup(child.pid, 'SIGKILL'), 20_000).unref()
-  }, minutes * 60_000)
-  const code = await new Promise((settle) => {
-    child.on('error', () => settle(127))
-    child.on('close', (status) => settle(status ?? 1))
-  })
-  clearTimeout(alarm)
-  if (code === 0) return 'passed'
-  if (optional) return 'absent'
-  return hung ? 'hung' : 'failed'
-}
-
-function endGroup(pid, signal) {
-  try {
-    process.kill(-pid, signal)
-  } catch {
-    // It ended by itself meanwhile.
-  }
 }
 
 function readResults() {
@@ -76,11 +45,11 @@ function readResults() {
   return lines.map((line) => JSON.parse(line))
 }
 
-function remember(stages) {
+function remember(stages, results) {
   const kept = join(homedir(), '.cache/tenon-ci')
   mkdirSync(kept, { recursive: true })
-  const tree = execFileSync('git', ['rev-parse', 'HEAD^{tree}'], { cwd: root, encoding: 'utf8' }).trim()
-  appendFileSync(join(kept, 'passed'), passedLine(tree, stages))
+  const tree = treeOf(root, join(folder, 'index'))
+  appendFileSync(join(kept, 'passed'), passedLine(tree, stages, results))
 }
 
 function minutesSince(moment) {

@@ -6,30 +6,33 @@ import { tmpdir } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { report } from './run-tests.mjs'
 import { toolsFolder } from './test-tools.mjs'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const ADDRESS = /http:\/\/127\.0\.0\.1:\d+[^\s)"]*/g
 const READY_WITHIN_MS = 180_000
 
-let failed = 0
-let skipped = 0
+const counts = { passed: 0, failed: 0, skipped: 0 }
+const absent = []
 for (const [version, node] of nodes()) {
   if (node === undefined) {
-    skipped++
+    counts.skipped++
+    absent.push([`Node ${version}`, 'node scripts/test-tools.mjs gets it'])
     console.log(`skipped: Node ${version} is not here; node scripts/test-tools.mjs gets it`)
     continue
   }
   const started = Date.now()
   const trouble = await tryNode(node)
   const seconds = ((Date.now() - started) / 1000).toFixed(1)
-  if (trouble) failed++
+  counts[trouble ? 'failed' : 'passed']++
   console.log(
     `Node ${version}: ${trouble ?? 'two addresses answer, nothing is left after Ctrl-C'} (${seconds} s)`,
   )
 }
-if (skipped > 0) console.log(`${skipped} versions of Node skipped`)
-process.exitCode = failed > 0 ? 1 : 0
+if (absent.length > 0) console.log(`${absent.length} versions of Node skipped`)
+report({ ...counts, flaky: [], absent })
+process.exitCode = counts.failed > 0 ? 1 : 0
 
 function nodes() {
   const mine = Number(process.versions.node.split('.')[0])
@@ -55,7 +58,7 @@ async function tryNode(node) {
   let output = ''
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk))
   const answered = await twoAnswer(child, () => output)
-  process.kill(-child.pid, 'SIGINT')
+  interrupt(child)
   await Promise.race([ended, delay(60_000)])
   const left = processesOf(dir)
   spawnSync('kill', ['-9', ...left.map((line) => line.trim().split(' ')[0])])
@@ -63,6 +66,15 @@ async function tryNode(node) {
   if (!answered)
     return `no two addresses answered; its last words:\n${output.split('\n').slice(-25).join('\n')}`
   return left.length > 0 ? `left after Ctrl-C:\n${left.join('\n')}` : undefined
+}
+
+/** As Ctrl-C does, unless it ended by itself. */
+function interrupt({ pid }) {
+  try {
+    process.kill(-pid, 'SIGINT')
+  } catch (error) {
+    if (error.code !== 'ESRCH') throw error
+  }
 }
 
 async function twoAnswer(child, output) {

@@ -13,8 +13,8 @@ import {
   rmSync,
 } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 
 export const toolsFolder = process.env.TENON_TEST_TOOLS ?? join(homedir(), '.cache/tenon-tools/bin')
 
@@ -109,7 +109,7 @@ function keep(file, tool) {
   renameSync(made, join(toolsFolder, tool))
 }
 
-if (process.argv[1] && dirname(fileURLToPath(import.meta.url)) === dirname(process.argv[1])) {
+if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
   const failed = await getTools()
   for (const line of failed) console.error(`cannot be had here: ${line}`)
   console.log(toolsFolder)

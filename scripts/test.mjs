@@ -43,7 +43,7 @@ for (const needs of stage === 'everyday' ? Object.values(STAGES) : [])
   console.log(`Not among these: what needs ${needs}.`)
 if (absent.length === 0) console.log('No real part is absent: nothing was skipped for one.')
 for (const [name, why] of absent) console.log(`skipped here: what needs ${name} (${why})`)
-report(results)
+report({ ...results, absent })
 
 function asked(args) {
   if (args[0] !== '--stage') return { stage: 'everyday', args }

@@ -1,7 +1,9 @@
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { processesOf } from '../packages/dev-env/src/leftovers.ts'
 
 const root = dirname(import.meta.dirname)
 const scripts = (file: string) => import(join(root, 'scripts', file)) as Promise<Record<string, unknown>>
@@ -22,14 +24,22 @@ interface Results {
   failed: number
   skipped: number
   flaky: string[]
+  absent?: [string, string][]
 }
 const { STAGES, MINUTES_IN_ALL, timeFor, summarize, passedLine } = (await scripts('ci/stages.mjs')) as {
   STAGES: Stage[]
   MINUTES_IN_ALL: number
   timeFor(stage: Stage, minutesGone: number): number | undefined
   summarize(stages: Ended[], results: Results[]): string[]
-  passedLine(tree: string, stages: Ended[]): string
+  passedLine(tree: string, stages: Ended[], results: Results[]): string
 }
+const { runStage } = (await scripts('ci/run-stage.mjs')) as {
+  runStage(
+    stage: { command: string[]; optional?: true },
+    options: { cwd: string; env: NodeJS.ProcessEnv; minutes: number; stdio: 'ignore' },
+  ): Promise<string>
+}
+const { treeOf } = (await scripts('ci/tree.mjs')) as { treeOf(root: string, index: string): string }
 const { runTests } = (await scripts('run-tests.mjs')) as {
   runTests(asked: {
     root: string
@@ -57,15 +67,89 @@ describe('the stages of CI', () => {
       { name: 'everyday', outcome: 'passed', minutes: 8 },
       { name: 'cluster', outcome: 'skipped', minutes: 0 },
     ]
-    const lines = summarize(stages, [
-      { passed: 3, failed: 0, skipped: 1, flaky: ['a.test.ts > is late'] },
-      { passed: 2, failed: 0, skipped: 0, flaky: [] },
-    ])
+    const results: Results[] = [
+      {
+        passed: 3,
+        failed: 0,
+        skipped: 1,
+        flaky: ['a.test.ts > is late'],
+        absent: [['oras', 'not installed']],
+      },
+      { passed: 2, failed: 0, skipped: 0, flaky: [], absent: [['oras', 'not installed']] },
+    ]
+    const lines = summarize(stages, results)
     expect(lines).toContain('flaky: a.test.ts > is late')
     expect(lines).toContain('skipped for time: cluster')
-    expect(lines.at(-1)).toBe('5 passed, 0 failed, 1 skipped')
-    expect(passedLine('abc', stages)).toBe('abc 8 min skipped cluster\n')
+    expect(lines.at(-1)).toBe('5 passed, 0 failed, 1 skipped, 1 stages skipped for time')
+    expect(lines).toContain('skipped here: what needs oras (not installed)')
+    expect(passedLine('abc', stages, results)).toBe('abc 8 min skipped cluster, what needs oras\n')
+    expect(passedLine('abc', stages.slice(0, 1), [])).toBe('abc 8 min\n')
   })
+})
+
+describe('a stage of CI', () => {
+  let folder: string
+  const run = (program: string, { minutes = 1, optional }: { minutes?: number; optional?: true } = {}) =>
+    runStage(
+      { command: [process.execPath, '-e', program], ...(optional ? { optional } : {}) },
+      { cwd: folder, env: { ...process.env, OF: folder }, minutes, stdio: 'ignore' },
+    )
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'tenon-ci-stage-'))
+  })
+  afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+  it('passes, fails, or brings nothing where it can be done without', async () => {
+    expect(await run('')).toBe('passed')
+    expect(await run('process.exit(3)')).toBe('failed')
+    expect(await run('process.exit(3)', { optional: true })).toBe('absent')
+  })
+
+  it('that hangs failed, and is ended by its own limit with all that it started', async () => {
+    const deaf = `process.on('SIGTERM', () => {}); setInterval(() => {}, 1000)`
+    const starts = `require('node:child_process').spawn(process.execPath, ['-e', ${JSON.stringify(deaf)}], { stdio: 'ignore' })
+      setInterval(() => {}, 1000)`
+    const running = run(starts, { minutes: 0.1, optional: true })
+    await vi.waitFor(() => expect(processesOf(folder)).toHaveLength(2), { timeout: 6000 })
+    expect(await running).toBe('hung')
+    await vi.waitFor(() => expect(processesOf(folder)).toEqual([]))
+  })
+})
+
+it('a run that passed is remembered by the tree that it tried, changes included', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tenon-ci-tree-'))
+  try {
+    const git = (...args: string[]) => execFileSync('git', args, { cwd: folder, encoding: 'utf8' }).trim()
+    git('init', '--quiet')
+    writeFileSync(join(folder, 'a'), '1')
+    git('add', 'a')
+    git('-c', 'user.name=a', '-c', 'user.email=a@example.test', 'commit', '--quiet', '-m', 'a')
+    const index = join(folder, '.git', 'index-of-the-test')
+    const committed = git('rev-parse', 'HEAD^{tree}')
+    expect(treeOf(folder, index)).toBe(committed)
+    writeFileSync(join(folder, 'a'), '2')
+    expect(treeOf(folder, index)).not.toBe(committed)
+    expect(git('diff', '--cached', '--name-only')).toBe('')
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
+
+it('who only asks where test tools are gets none', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tenon-ci-tools-'))
+  try {
+    copyFileSync(join(root, 'scripts/test-tools.mjs'), join(folder, 'test-tools.mjs'))
+    writeFileSync(
+      join(folder, 'asks.mjs'),
+      `import { toolsFolder } from './test-tools.mjs'; console.log('at', toolsFolder)`,
+    )
+    const tools = join(folder, 'tools')
+    const env = { TENON_TEST_TOOLS: tools, PATH: '' }
+    const said = spawnSync(process.execPath, [join(folder, 'asks.mjs')], { env, encoding: 'utf8' })
+    expect([said.stdout, said.stderr, existsSync(tools)]).toEqual([`at ${tools}\n`, '', false])
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
 })
 
 describe('a test that fails in CI', { timeout: 60_000 }, () => {

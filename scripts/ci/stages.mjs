@@ -6,9 +6,11 @@ export const MINUTES_IN_ALL = 84
 /**
  * `limit`: minutes after which the stage hangs. `usual`: minutes it takes on two cores, to know whether it still fits.
  * `optional`: what it brings can be missing; the tests that need it are skipped by name then.
+ * `isGround`: nothing else is tried without it.
  */
 export const STAGES = [
-  { name: 'check', command: ['npm', 'run', 'check'], limit: 6, usual: 1 },
+  { name: 'Debian packages', command: ['.ci/packages'], limit: 10, usual: 0 },
+  { name: 'check', command: ['npm', 'run', 'check'], limit: 6, usual: 1, isGround: true },
   { name: 'test tools', command: ['node', 'scripts/test-tools.mjs'], limit: 30, usual: 1, optional: true },
   {
     name: 'Kubernetes',
@@ -33,7 +35,7 @@ export function timeFor({ limit, usual }, minutesGone) {
 /**
  * What is said at the very end, most important last.
  * @param {{ name: string, outcome: 'passed' | 'failed' | 'hung' | 'skipped' | 'absent', minutes: number }[]} stages
- * @param {{ passed: number, failed: number, skipped: number, flaky: string[] }[]} results
+ * @param {{ passed: number, failed: number, skipped: number, flaky: string[], absent?: [string, string][] }[]} results
  */
 export function summarize(stages, results) {
   const lines = stages.map(
@@ -41,20 +43,32 @@ export function summarize(stages, results) {
   )
   const total = stages.reduce((sum, { minutes }) => sum + minutes, 0)
   const sum = (field) => results.reduce((all, result) => all + result[field], 0)
+  const leftOut = stages.filter(({ outcome }) => outcome === 'skipped')
+  const left = leftOut.length > 0 ? `, ${leftOut.length} stages skipped for time` : ''
   return [
     '',
     ...lines,
     `${total.toFixed(1).padStart(14)} min  in all`,
     ...results.flatMap(({ flaky }) => flaky).map((name) => `flaky: ${name}`),
-    ...stages.filter(({ outcome }) => outcome === 'skipped').map(({ name }) => `skipped for time: ${name}`),
-    `${sum('passed')} passed, ${sum('failed')} failed, ${sum('skipped')} skipped`,
+    ...leftOut.map(({ name }) => `skipped for time: ${name}`),
+    ...absentParts(results).map(([name, why]) => `skipped here: what needs ${name} (${why})`),
+    `${sum('passed')} passed, ${sum('failed')} failed, ${sum('skipped')} skipped${left}`,
   ]
 }
 
-/** The line that is kept of a run that passed. */
-export function passedLine(tree, stages) {
+/** The line that is kept of a run that passed: stages that were left out, and what tests lacked. */
+export function passedLine(tree, stages, results) {
   const minutes = stages.reduce((sum, stage) => sum + stage.minutes, 0)
   const left = stages.filter(({ outcome }) => outcome === 'skipped' || outcome === 'absent')
-  const skipped = left.length > 0 ? ` skipped ${left.map(({ name }) => name).join(', ')}` : ''
+  const names = [
+    ...left.map(({ name }) => name),
+    ...absentParts(results).map(([name]) => `what needs ${name}`),
+  ]
+  const skipped = names.length > 0 ? ` skipped ${names.join(', ')}` : ''
   return `${tree} ${Math.round(minutes)} min${skipped}\n`
+}
+
+/** Each once, with the reason that was given last. */
+function absentParts(results) {
+  return [...new Map(results.flatMap(({ absent = [] }) => absent))]
 }

@@ -9,5 +9,19 @@ export const COMMITS = {
   beforePrincipals: '597855b011dea70451cdc08e326821425dbd14da',
 } as const
 
+const CLOSED =
+  'jobs with a closed network sync and deploy, and reach no Postgres, server, metadata or other port'
+const DECLARED = 'a component that declares what it calls reaches that, and nothing else of the machine'
+const FIRST_START = 'a first start on a busy port, then one that works, and an owner who lost the token twice'
+const NO_NETWORKS = {
+  [CLOSED]: 'these agents cannot give a job a network of its own',
+  [DECLARED]: 'these agents cannot give a job a network of its own',
+}
+const NO_DECLARED = { [DECLARED]: 'this server takes no declarations' }
+const NO_RECOVERY = { [FIRST_START]: 'this server cannot recover an owner' }
+
 /** Scenarios that try what an earlier program did not have yet, each with the reason. */
-export const WITHOUT: Record<string, Readonly<Record<string, string>>> = {}
+export const WITHOUT: Record<string, Readonly<Record<string, string>>> = {
+  'server today, agents 9d1d414': NO_NETWORKS,
+  'server 9d1d414, agents today': { ...NO_DECLARED, ...NO_RECOVERY },
+}

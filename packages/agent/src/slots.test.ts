@@ -16,9 +16,9 @@ const unbounded = { memoryBytes: Infinity, cpus: Infinity }
 function watched(slots: Slots) {
   const inside: string[] = []
   const told = new Map<string, { shortage: Shortage; ahead: number }>()
-  const enter = (wanted: Holder, signal = new AbortController().signal) =>
+  const enter = (wanted: Holder, signal = new AbortController().signal, isFirst = false) =>
     slots
-      .acquire(wanted, signal, (shortage, ahead) => told.set(wanted.jobId, { shortage, ahead }))
+      .acquire(wanted, signal, (shortage, ahead) => told.set(wanted.jobId, { shortage, ahead }), isFirst)
       .then((isIn) => isIn && inside.push(wanted.jobId))
   return { inside, told, enter }
 }
@@ -54,6 +54,21 @@ describe('slots', () => {
     slots.release('large')
     await settled()
     expect(inside).toEqual(['a', 'large', 'small'])
+  })
+
+  it('go to jobs that were held before those that were assigned since, in the order of each', async () => {
+    const slots = new Slots({ slots: 1, interactiveSlots: 0, ...unbounded })
+    const { inside, told, enter } = watched(slots)
+    const { signal } = new AbortController()
+    for (const wanted of [job('runs'), job('assigned-1'), job('assigned-2')]) void enter(wanted)
+    for (const wanted of [job('held-1'), job('held-2')]) void enter(wanted, signal, true)
+    await settled()
+    expect(told.get('assigned-1')).toMatchObject({ ahead: 2 })
+    for (let ended = 0; ended < 5; ended++) {
+      slots.release(inside[ended]!)
+      await settled()
+    }
+    expect(inside).toEqual(['runs', 'held-1', 'held-2', 'assigned-1', 'assigned-2'])
   })
 
   it('give nothing to who gave up, and what that was in the way of goes on', async () => {

@@ -1,4 +1,4 @@
-import type { Json } from '@tenon/core'
+import type { ComponentSettings, Json } from '@tenon/core'
 import { checkExpectations } from './expectations.ts'
 import { armFault, type Fault } from './faults.ts'
 import { checkInvariants } from './invariants.ts'
@@ -14,6 +14,7 @@ export interface ScenarioComponent {
   sync?: Behaviour
   deploy?: Behaviour
   limits?: { timeoutSeconds?: number; graceSeconds?: number }
+  settings?: (stage: Stage) => ComponentSettings
 }
 
 export interface ExpectedJob {
@@ -30,6 +31,10 @@ export interface ExpectedJob {
 export interface Scenario {
   name: string
   app: Record<string, ScenarioComponent>
+  /** The deploy.sh of all its components, for an agent whose jobs are processes; built before anything else happens. */
+  script?: (stage: Stage) => string
+  /** Why it cannot be played on this machine. */
+  absent?: string | undefined
   /** The server runs its own PostgreSQL instead of sharing the one of the tests. */
   ownPostgres?: true
   server?: Record<string, string>
@@ -61,6 +66,10 @@ export async function playScenario(scenario: Scenario, ground: Ground): Promise<
   try {
     await stage.begin(scenario.ownPostgres ? undefined : ground.template)
     if (scenario.ownPostgres) await buildApp(stage.world, stage.server)
+    if (scenario.script) {
+      const app = { names: Object.keys(scenario.app), deploy: scenario.script(stage) }
+      await buildApp(stage.world, stage.server, app)
+    }
     await stage.openWire()
     const faults = (scenario.faults ?? []).map((fault) => armFault(stage, fault))
     scenario.prepare?.(stage)
@@ -83,7 +92,7 @@ export async function createInstall(
   app: Scenario['app'],
   install: string = INSTALL,
 ): Promise<void> {
-  const components = Object.entries(app).map(([name, { needs = [], sync, deploy, limits }]) => ({
+  const components = Object.entries(app).map(([name, { needs = [], sync, deploy, limits, settings }]) => ({
     name,
     type: 'script',
     dependencies: needs,
@@ -91,6 +100,7 @@ export async function createInstall(
       fake: { sync: behave(stage, name, sync), deploy: behave(stage, name, deploy) },
       ...(limits ? { limits } : {}),
     },
+    ...(settings ? { settings: settings(stage) } : {}),
   }))
   const unknown = components.find(({ name }) => !COMPONENTS.includes(name))
   if (unknown) throw new Error(`${unknown.name} is no component of the template`)

@@ -6,12 +6,14 @@ import { playTampering, tamperings } from './scenarios/audit-tampering.ts'
 import { cancels } from './scenarios/cancels.ts'
 import { databases } from './scenarios/databases.ts'
 import { deaths } from './scenarios/deaths.ts'
+import { playFirstStart } from './scenarios/first-starts.ts'
 import { handshakes } from './scenarios/handshakes.ts'
 import { holds } from './scenarios/holds.ts'
 import { identities } from './scenarios/identities.ts'
 import { jobEnds } from './scenarios/job-ends.ts'
 import { leases } from './scenarios/leases.ts'
 import { manifests } from './scenarios/manifests.ts'
+import { networks } from './scenarios/networks.ts'
 import { makeTemplate } from './template.ts'
 import type { Dists } from './world.ts'
 
@@ -53,17 +55,23 @@ export function playScenarios(title: string, { programs, times = 1, absent, with
     afterAll(async () => {
       for (const one of undo.toReversed()) await one()
     })
-    for (const [name, play] of scenarios)
+    for (const [name, { play, lacks }] of scenarios)
       for (let time = 1; time <= times; time++) {
         const title = times === 1 ? name : `${name} #${time}`
-        const reason = absent ?? without[name]
+        const reason = absent ?? without[name] ?? lacks
         const options = { concurrent: true, skip: reason !== undefined, timeout: 180_000 }
         test(reason ? `${title} (${reason})` : title, options, play)
       }
   })
 }
 
-function allScenarios(ground: () => Ground): Map<string, () => Promise<void>> {
+interface Playable {
+  play: () => Promise<void>
+  /** What this machine has not. */
+  lacks?: string | undefined
+}
+
+function allScenarios(ground: () => Ground): Map<string, Playable> {
   const asData = [
     databases,
     jobEnds,
@@ -74,16 +82,24 @@ function allScenarios(ground: () => Ground): Map<string, () => Promise<void>> {
     identities,
     manifests,
     handshakes,
+    networks,
   ].flat()
   return new Map([
     [
       'server, Postgres and agents all dead: the example answers throughout',
-      () => playAllDead({ dists: ground().dists, root }),
+      { play: () => playAllDead({ dists: ground().dists, root }) },
     ],
-    ...asData.map((scenario) => [scenario.name, () => playScenario(scenario, ground())] as const),
+    [
+      'a first start on a busy port, then one that works, and an owner who lost the token twice',
+      { play: () => playFirstStart(ground().dists) },
+    ],
+    ...asData.map(
+      (scenario) =>
+        [scenario.name, { play: () => playScenario(scenario, ground()), lacks: scenario.absent }] as const,
+    ),
     ...tamperings.map(
       (tampering) =>
-        [`audit verify names ${tampering.name}`, () => playTampering(tampering, ground())] as const,
+        [`audit verify names ${tampering.name}`, { play: () => playTampering(tampering, ground()) }] as const,
     ),
   ])
 }

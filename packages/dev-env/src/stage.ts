@@ -7,6 +7,7 @@ import pg from 'pg'
 import { runTenon } from './command.ts'
 import { processesOf } from './leftovers.ts'
 import { lastWordsIn, statementsOf } from './logs.ts'
+import { startInstallRegistry, type InstallRegistry } from './install-registry.ts'
 import type { Program } from './program.ts'
 import { jobsLeft } from './starts.ts'
 import type { Template } from './template.ts'
@@ -23,6 +24,8 @@ const AGENT = 'agent'
 export interface AgentSettings {
   install?: string
   role?: AgentOptions['role']
+  /** `process`: its jobs are real, and it has an install registry. */
+  runtime?: 'process' | 'fake'
   slots?: number
   env?: Record<string, string>
   /** With the server beside, or of another version. */
@@ -38,6 +41,7 @@ export class Stage {
   readonly agents = new Map<string, Program>()
   readonly #wires = new Map<string, Wire>()
   readonly #settings = new Map<string, AgentSettings>()
+  readonly #registries = new Map<string, InstallRegistry>()
   readonly #load = new AbortController()
   readonly #kept = new Map<string, WireFrame>()
   readonly #programs: Program[] = []
@@ -168,17 +172,28 @@ export class Stage {
     const settings = given ?? this.#settings.get(name) ?? {}
     this.#settings.set(name, settings)
     const wire = await this.openWire(name, settings.server)
+    const runtime = settings.runtime ?? 'fake'
+    const registry = runtime === 'fake' ? undefined : await this.#registryOf(name)
     const agent = await this.world.startAgent(this.server, {
       name,
       role: settings.role ?? { install: settings.install ?? INSTALL },
-      runtime: 'fake',
+      runtime,
       slots: settings.slots ?? 4,
       serverUrl: wire.url,
-      env: { ...settings.env },
+      env: { ...registry?.env, ...settings.env },
       ...(settings.dist ? { dist: settings.dist } : {}),
     })
     this.agents.set(name, agent)
     return agent
+  }
+
+  async #registryOf(agent: string): Promise<InstallRegistry> {
+    const known = this.#registries.get(agent)
+    if (known) return known
+    const registry = await startInstallRegistry(this.world, this.dists.agentDist ?? this.dists.dist, agent)
+    this.#programs.push(registry.program)
+    this.#registries.set(agent, registry)
+    return registry
   }
 
   /** A command of the customer's, as it is typed at the agent's side. */

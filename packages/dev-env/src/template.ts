@@ -54,22 +54,26 @@ export async function makeTemplate(options: Dists & { clusterUrl: string }): Pro
 }
 
 /** The real way: sources sent, built by a real build agent in real jobs. */
-export async function buildApp(world: World, server: ServerHandle): Promise<void> {
+export async function buildApp(
+  world: World,
+  server: ServerHandle,
+  { names = COMPONENTS, deploy = 'exit 0' }: { names?: string[]; deploy?: string } = {},
+): Promise<void> {
   const { client } = server
   const source = join(world.folder('source'), 'web')
-  mkdirSync(source)
-  for (const script of ['deploy.sh', 'destroy.sh', 'status.sh'])
-    writeFileSync(join(source, script), '#!/bin/sh\nexit 0\n', { mode: 0o755 })
+  mkdirSync(source, { recursive: true })
+  for (const [script, lines] of Object.entries({ deploy, destroy: 'exit 0', status: 'exit 0' }))
+    writeFileSync(join(source, `${script}.sh`), `#!/bin/sh\n${lines}\n`, { mode: 0o755 })
   const agent = await world.startAgent(server, { name: 'build-agent', role: 'build' })
   try {
-    const components = COMPONENTS.map((name) => ({ name, type: 'script', dependencies: [], config: {} }))
+    const components = names.map((name) => ({ name, type: 'script', dependencies: [], config: {} }))
     await client.call('apps.sync', {
       body: { app: { name: APP, displayName: 'Shop', description: '', components } },
     })
     const { digest } = await client.call('sources.put', { body: await packFolder(source) })
     const { builds } = await client.call('builds.create', {
       params: { ref: APP },
-      body: { components: COMPONENTS.map((name) => ({ name, source: digest })) },
+      body: { components: names.map((name) => ({ name, source: digest })) },
     })
     for (const { id } of builds) {
       const ended = await until(

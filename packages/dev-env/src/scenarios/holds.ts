@@ -67,6 +67,17 @@ export const holds: Scenario[] = [
     },
   },
   {
+    name: 'a held job whose agent stays away lapses too, and its step asks anew',
+    app,
+    server: { TENON_HOLD_SECONDS: '2' },
+    faults: paused([{ when: 'then', then: ['kill agent', untilLapsed, 'start agent', 'resume agent'] }]),
+    expect: {
+      run: 'succeeded',
+      jobs: { 'deploy:web': { ...oneLife, starts: 1 } },
+      audit: { has: ['job.held', 'job.lapsed'], hasNot: ['job.lost', 'job.failed'] },
+    },
+  },
+  {
     name: 'a held job whose image is still pulled at its last moment to start has begun: nothing runs in its place',
     app: { web: { ...app.web, deploy: { startDelayMs: 19_000 } } },
     server: { TENON_HOLD_SECONDS: '12' },
