@@ -223,7 +223,7 @@ describe('a component that declares what it calls', () => {
     })
     expect(keptManifest(text)).toMatchObject({
       network: { mode: 'egress', names: [declared] },
-      requires: [{ feature: 'network' }],
+      requires: [{ feature: 'job-networks' }],
     })
   }, 240_000)
 })

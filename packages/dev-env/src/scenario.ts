@@ -1,4 +1,4 @@
-import type { Json } from '@tenon/core'
+import type { EgressName, Json } from '@tenon/core'
 import { checkExpectations } from './expectations.ts'
 import { armFault, type Fault } from './faults.ts'
 import { checkInvariants } from './invariants.ts'
@@ -14,6 +14,8 @@ export interface ScenarioComponent {
   sync?: Behaviour
   deploy?: Behaviour
   limits?: { timeoutSeconds?: number; graceSeconds?: number }
+  /** What its jobs call. */
+  egress?: EgressName[]
 }
 
 export interface ExpectedJob {
@@ -83,7 +85,7 @@ export async function createInstall(
   app: Scenario['app'],
   install: string = INSTALL,
 ): Promise<void> {
-  const components = Object.entries(app).map(([name, { needs = [], sync, deploy, limits }]) => ({
+  const components = Object.entries(app).map(([name, { needs = [], sync, deploy, limits, egress }]) => ({
     name,
     type: 'script',
     dependencies: needs,
@@ -91,6 +93,7 @@ export async function createInstall(
       fake: { sync: behave(stage, name, sync), deploy: behave(stage, name, deploy) },
       ...(limits ? { limits } : {}),
     },
+    ...(egress ? { settings: { egress } } : {}),
   }))
   const unknown = components.find(({ name }) => !COMPONENTS.includes(name))
   if (unknown) throw new Error(`${unknown.name} is no component of the template`)
