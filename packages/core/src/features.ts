@@ -9,6 +9,8 @@ export const FEATURES = {
   network: '0.2',
   /** Keeps a job to the network of its manifest. */
   'job-networks': '0.3',
+  /** Says of each job that it held how it ended, also when its last moment to start has passed. */
+  'hold-answers': '0.3',
 } as const
 export type Feature = keyof typeof FEATURES
 
