@@ -1,6 +1,9 @@
+import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import http from 'node:http'
 import os from 'node:os'
 import path from 'node:path'
+import { json } from 'node:stream/consumers'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createAgent, type Agent } from './agent.ts'
@@ -8,6 +11,7 @@ import { sha256 } from './crypto.ts'
 import type { JournalEntry } from './journal-state.ts'
 import { createFakeMemory } from './runtime/fake/store.ts'
 import { createFakeRuntime, type FakeRuntime } from './runtime/fake.ts'
+import type { JobSpec } from './runtime/runtime.ts'
 import { configOf } from './testing/agent-config.ts'
 import { ContractServer } from './testing/contract-server.ts'
 import { waitUntil } from './testing/wait-until.ts'
@@ -17,6 +21,7 @@ let server: ContractServer
 let memory: ReturnType<typeof createFakeMemory>
 let runtime: FakeRuntime
 let agents: Agent[]
+let started: JobSpec
 
 beforeEach(async () => {
   dir = await mkdtemp(path.join(os.tmpdir(), 'tenon-agent-'))
@@ -31,7 +36,9 @@ afterEach(async () => {
 })
 
 async function startAgent(sessions: number, slots = 4): Promise<Agent> {
-  runtime = createFakeRuntime({ memory })
+  const fake = createFakeRuntime({ memory })
+  const start: FakeRuntime['start'] = (spec) => fake.start((started = spec))
+  runtime = { ...fake, start }
   const log = pino({ level: process.env['TEST_LOG'] ?? 'silent' })
   const agent = createAgent({ config: configOf(server, dir, { slots }), runtime, log, random: () => 0.01 })
   agents.push(agent)
@@ -73,6 +80,15 @@ const laterManifests: [string, (manifest: Signed) => object][] = [
   ['has another form', () => ({ version: 7, parts: ['all is new'] })],
 ]
 
+async function askForManifest({ env, files }: JobSpec): Promise<unknown> {
+  const socketPath = env['TENON_JOB_URL']!.slice('unix:'.length)
+  const headers = { authorization: `Bearer ${files['token']}` }
+  const [response] = (await once(http.get({ socketPath, path: '/v1/manifest', headers }), 'response')) as [
+    http.IncomingMessage,
+  ]
+  return json(response)
+}
+
 describe('an agent that is older than the one before it', () => {
   it.each(laterManifests)(
     'watches a running job whose manifest %s, and reports its end',
@@ -92,6 +108,17 @@ describe('an agent that is older than the one before it', () => {
       await waitUntil('the removal', () => memory.ids().length === 0)
     },
   )
+
+  it('hands a running job its manifest, in the form that it has', async () => {
+    const later = await startAgent(1)
+    const manifest = server.manifest({}, { untilReleased: true })
+    server.assign(manifest)
+    await server.heard('job.started', manifest.jobId)
+    await later.stop()
+    await rewriteJournal(withManifest(laterManifests[2]![1]))
+    await startAgent(2)
+    expect(await askForManifest(started)).toEqual({ version: 7, parts: ['all is new'] })
+  })
 
   it('can stop such a job', async () => {
     const later = await startAgent(1)

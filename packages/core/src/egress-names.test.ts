@@ -76,7 +76,7 @@ describe('what an app declares that it calls', () => {
       { host: 'api.example.com', port: 443 },
     ])
     expect(network).toEqual({ mode: 'egress', names: ['api.example.com:443', '[fd00::1]:5432'] })
-    expect(requiredByNetwork(network!)).toEqual([{ feature: 'network', since: '0.2' }])
+    expect(requiredByNetwork(network!)).toEqual([{ feature: 'job-networks', since: '0.3' }])
   })
 
   it('changes nothing where nothing is declared, nor for a sync', () => {

@@ -18,7 +18,7 @@ export function declaredNetwork(egress: readonly EgressName[] | undefined): JobN
 /** Pure: an agent that does not keep to a network narrower than its own must not run the job; a sync is narrow by itself. */
 export function requiredByNetwork({ mode, names }: JobNetwork): Requirement[] {
   const isNarrow = mode === 'egress' ? names.some((name) => name !== SERVER_NAME) : mode !== 'open'
-  return isNarrow ? [requirement('network')] : []
+  return isNarrow ? [requirement('job-networks')] : []
 }
 
 export const EGRESS_HOST = 'a host name, *. and a domain, or an IP address'

@@ -5,8 +5,12 @@
 export const FEATURES = {
   /** Holds a job that may not run yet, until the moment that the server signed. */
   hold: '0.2',
-  /** Keeps a job to the network of its manifest. */
+  /** Reads the network of a manifest: not the promise to keep a job to it. */
   network: '0.2',
+  /** Keeps a job to the network of its manifest. */
+  'job-networks': '0.3',
+  /** Says of each job that it held how it ended, also when its last moment to start has passed. */
+  'hold-answers': '0.3',
 } as const
 export type Feature = keyof typeof FEATURES
 

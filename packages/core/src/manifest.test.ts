@@ -189,6 +189,12 @@ describe('checkManifest', () => {
   it('takes no field of the envelope from the body', () => {
     const twice = { ...body, fence: 9, expiresAt: '2026-11-15T23:00:00.000Z' } as typeof body
     expect(check(signed(nest(twice)))).toBe('malformed')
+    const { fence: _, ...without } = { fence: 0, ...nest({ ...body, fence: 9 } as typeof body) }
+    expect(check(signed(without))).toBe('malformed')
+  })
+
+  it('ignores a field of the envelope that is called as every object has one', () => {
+    expect(check(signed({ ...nest(), constructor: 'later' }))).toMatchObject({ jobId: 'job_1' })
   })
 
   it('refuses, and never throws at, a body that is no object and one without a canonical form', () => {
@@ -212,6 +218,7 @@ describe('checkManifest', () => {
     expect(verdict).toMatchObject({ ok: false, code: 'unsupported' })
     expect(verdict.ok || verdict.message).toBe('it needs agent ≥ 0.10, which has teleport, levitate')
     expect(check(signed({ ...nest(), version: 3 }))).toBe('unsupported')
+    expect(check(signed(nest({ kind: 'levitate' as JobManifest['kind'] })))).toBe('unsupported')
   })
 
   it('refuses what a job of its kind may not hold', () => {

@@ -3,8 +3,9 @@ import { describeLack, FEATURE_NAMES, lacking, type Requirement } from './featur
 import { breachOfKind } from './job-kinds.ts'
 import type { JobNetwork } from './job-network.ts'
 import type { Json } from './json.ts'
+import { knownOr } from './open-list.ts'
 import { documentDigest, isSignedBy, parseDocument, type SignedDocument } from './signed-text.ts'
-import type { AgentRole, JobKind } from './states.ts'
+import { JOB_KINDS, type AgentRole, type JobKind } from './states.ts'
 
 /** The form of manifests; 1 had no body, no network and no requirements. */
 export const MANIFEST_VERSION = 2
@@ -139,17 +140,35 @@ const BODY_FIELDS: Record<keyof ManifestBody, true> = {
   operations: true,
   limits: true,
 }
+/** Which job and when: only the envelope may say it. */
+const ENVELOPE_FIELDS: Record<
+  Exclude<keyof JobManifest | keyof StandingManifest, keyof ManifestBody>,
+  true
+> = {
+  version: true,
+  jobId: true,
+  fence: true,
+  standingId: true,
+  schedule: true,
+  maxRuns: true,
+  content: true,
+  issuedAt: true,
+  notBefore: true,
+  expiresAt: true,
+}
 
 /**
- * Pure: the form that is read; undefined where one field stands in both parts, or what the body must say in the envelope.
+ * Pure: the form that is read; undefined where one field stands in both parts, or in the part that may not say it.
  * What is not known here stays in it, for whoever knows more.
  */
 export function flatManifest(signed: unknown): unknown {
   if (!isRecord(signed)) return undefined
   const { body, ...envelope } = signed
   if (!isRecord(body)) return undefined
-  const isTwofold = Object.keys(envelope).some((key) => key in BODY_FIELDS || Object.hasOwn(body, key))
-  return isTwofold ? undefined : { ...envelope, ...body }
+  const isMisplaced =
+    Object.keys(envelope).some((key) => Object.hasOwn(BODY_FIELDS, key) || Object.hasOwn(body, key)) ||
+    Object.keys(body).some((key) => Object.hasOwn(ENVELOPE_FIELDS, key))
+  return isMisplaced ? undefined : { ...envelope, ...body }
 }
 
 function isRecord(value: unknown): value is { [key: string]: unknown } {
@@ -204,12 +223,14 @@ export function checkManifest<T extends JobManifest | StandingManifest>(
 /** Read before the rest: a manifest of a later version may have a form that is not known here. */
 function whyUnsupported(signed: unknown): string | undefined {
   const { version, body } = (signed ?? {}) as { version?: unknown; body?: unknown }
-  const { requires } = (body ?? {}) as { requires?: unknown }
+  const { requires, kind } = (body ?? {}) as { requires?: unknown; kind?: unknown }
   const required = Array.isArray(requires) ? requires.filter(isRequirement) : []
   const lack = lacking(required, FEATURE_NAMES)
   if (lack.length > 0) return describeLack(lack)
   if (typeof version === 'number' && version > MANIFEST_VERSION)
     return `it has version ${version}, and this agent reads ${MANIFEST_VERSION}; update the agent`
+  if (typeof kind === 'string' && knownOr(JOB_KINDS, kind) === 'other')
+    return `it is a job of the kind ${kind}, which this agent does not know; update the agent`
   return undefined
 }
 

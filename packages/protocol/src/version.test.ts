@@ -8,6 +8,8 @@ describe('versions', () => {
     ['0.5.1', '0.9.0', true],
     ['0.9.0', '0.4.0', false],
     ['0.2.0', '0.1.0', false],
+    ['0.3.0', '0.2.0', true],
+    ['0.3.0', '0.1.0', false],
     ['0.2.0', 'a test', false],
   ])('%s and %s work together: %s', (mine, theirs, expected) => {
     expect(areTogether(mine, theirs)).toBe(expected)

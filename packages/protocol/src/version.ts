@@ -5,9 +5,12 @@
  *      attestations, one-time registry tokens, services on the agent's own engine; both sides had to be equal
  *   2  both sides say which versions they speak and what they can do; what is signed travels as text and may have fields
  *      that the reader does not know; manifests have a body with a digest, a network, a role and requirements; agents hold
- *      jobs; unknown frames are answered, unknown values of open lists are kept; hello signs the range that open named
+ *      jobs; unknown frames are answered, unknown values of open lists are kept
+ *   3  agents keep jobs to the network of their manifest (CONNECT of the job API) and change their own key; a rotated key
+ *      of the server ends; hello signs the range that open named; a refusal brings its verdict; ends, states and verdicts
+ *      of jobs that are not known are taken; job API and plugins ignore fields that they do not know
  */
-export const WIRE_VERSION = 2
+export const WIRE_VERSION = 3
 
 /** Servers serve agents, and agents work with servers, of this many minor versions before their own. */
 export const VERSIONS_TOGETHER = 4

@@ -89,7 +89,7 @@ export const networks: Scenario[] = [
       const { network, requires } = keptManifest(text)
       assert(network.mode === 'egress' && network.names.join() === host, `the manifest says ${text}`)
       assert(
-        requires.some(({ feature }) => feature === 'network'),
+        requires.some(({ feature }) => feature === 'job-networks'),
         'an agent that knows no networks may have it',
       )
     },

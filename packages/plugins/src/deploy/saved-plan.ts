@@ -44,7 +44,9 @@ export async function approvedContent<T extends { base: string }>(
     if (isPluginError(error) && error.code === 'job_api_refused') throw stale(digest, error.message)
     throw error
   })
-  const plan = schema.parse(JSON.parse(Buffer.from(bytes).toString('utf8')))
+  const plan = schema.safeParse(JSON.parse(Buffer.from(bytes).toString('utf8'))).data
+  // What is ignored of an approved plan would be done otherwise than it was approved.
+  if (!plan) throw stale(digest, 'another version of the plugin made it.')
   if (plan.base !== (await base())) throw stale(digest, 'what is deployed has changed since.')
   return plan
 }

@@ -1,3 +1,4 @@
+import type { Feature } from '@tenon/core'
 import { sql } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
 import { overdueSince } from '../operations/lapse-jobs.ts'
@@ -39,18 +40,26 @@ async function rejectEnded(context: Context, sessions: readonly Session[]): Prom
 
 async function sendCancels(context: Context, sessions: readonly Session[]): Promise<void> {
   const ids = sessions.map((s) => s.agentId)
-  const { rows } = await sql<{ id: string; fence: number; agent_id: string }>`
-    select id, fence, agent_id from job
+  const { rows } = await sql<{ id: string; fence: number; agent_id: string; overdue: boolean }>`
+    select id, fence, agent_id, false as overdue from job
     where agent_id = any(${ids}) and status in ('assigned', 'running') and cancel_requested_at is not null
     union all
-    select job.id, job.fence, job.agent_id from job_hold join job on job.id = job_hold.job_id
+    select job.id, job.fence, job.agent_id, start_before < ${overdueSince(context)} from job_hold join job on job.id = job_hold.job_id
     where job_hold.agent_id = any(${ids})
       and (job.cancel_requested_at is not null or start_before < ${overdueSince(context)})`.execute(
     context.db,
   )
-  for (const { id, fence, agent_id } of rows)
-    sessions.find((s) => s.agentId === agent_id)?.send({ type: 'job.cancel', jobId: id, fence })
+  const unanswering = new Set<Session>()
+  for (const { id, fence, agent_id, overdue } of rows) {
+    const session = sessions.find((s) => s.agentId === agent_id)
+    session?.send({ type: 'job.cancel', jobId: id, fence })
+    if (session && overdue && !session.features.includes(HOLD_ANSWERS)) unanswering.add(session)
+  }
+  for (const session of unanswering) session.reject('busy', 'a job was held for too long; say what is held')
 }
+
+/** An agent without it drops in silence what it may not start any more: only its next inventory tells. */
+const HOLD_ANSWERS: Feature = 'hold-answers'
 
 async function sendSecrets(context: Context, sessions: readonly Session[]): Promise<void> {
   const installs = sessions.flatMap((s) => s.installId ?? [])

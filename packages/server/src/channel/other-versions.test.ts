@@ -1,4 +1,5 @@
 import type { HeldJob, JobKind } from '@tenon/core'
+import { WIRE_RANGE } from '@tenon/protocol'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createJobs } from '../operations/create-job.ts'
 import { transact } from '../store/transaction.ts'
@@ -100,7 +101,7 @@ describe('the range that an agent signs', () => {
     const idle = await idleAgent(tenant)
     await idle.close()
     const wire = await openWire(tenant.url)
-    const answer = await shakeHands(wire, idle.identity, { speaks: { min: 3, max: 9 } })
+    const answer = await shakeHands(wire, idle.identity, { wire: { min: 2, max: 2 }, speaks: WIRE_RANGE })
     expect(answer).toMatchObject({ type: 'reject', code: 'wire_version' })
     expect(await auditOf(tenant, 'server', idle.identity.agentId)).toContain('agent.wire_version refused')
     await wire.ended
@@ -134,18 +135,18 @@ describe('a job that requires what no connected agent can', () => {
   }
 
   it('is given to none, says which version it takes, and goes to one that can', async () => {
-    await comeBack({ features: ['hold'] })
+    await comeBack({ features: ['hold', 'network'] })
     const [id = ''] = await make('debug')
     const { status, waiting } = await job(id)
     expect(status).toBe('queued')
     expect(waiting).toMatchObject({
       code: 'agent_too_old',
-      message: 'No connected agent can do it: it needs agent ≥ 0.2, which has network.',
+      message: 'No connected agent can do it: it needs agent ≥ 0.3, which has job-networks.',
       remedy: 'Update the agent of install one.',
     })
     await comeBack()
     const manifest = await assigned(id)
-    expect(manifest.requires).toEqual([{ feature: 'network', since: '0.2' }])
+    expect(manifest.requires).toEqual([{ feature: 'job-networks', since: '0.3' }])
     agent.send(finishedFrame(agent.identity, manifest))
     await until('the end', async () => (await job(id)).status === 'succeeded')
   })
@@ -157,6 +158,20 @@ describe('a job that requires what no connected agent can', () => {
     const [atOnce = ''] = await make('sync')
     await finish(atOnce)
     expect((await job(first)).status).toBe('queued')
+    await comeBack()
+    await finish(first)
+  })
+
+  it('is ahead of none that the agent can do', async () => {
+    await comeBack({ features: [], slots: 1 })
+    const [first = '', running = '', next = ''] = await make('debug', 'sync', 'sync')
+    await until('the one behind to be out', async () => (await job(running)).status === 'assigned')
+    expect((await job(next)).waiting).toMatchObject({
+      code: 'no_free_slot',
+      message: expect.stringContaining('it is the next') as unknown,
+    })
+    await finish(running)
+    await finish(next)
     await comeBack()
     await finish(first)
   })

@@ -36,7 +36,7 @@ describe('declared egress', () => {
         requires.map(({ feature }) => feature).join(),
       ])
     const open = ['', '']
-    const db = ['*.db.example:443', 'network']
+    const db = ['*.db.example:443', 'job-networks']
     expect(Object.fromEntries(found.map(([job, ...rest]) => [job, rest]))).toMatchObject({
       'plan db': db,
       'deploy db': db,
@@ -46,7 +46,7 @@ describe('declared egress', () => {
       'destroy web': open,
     })
     expect(found.filter(([job]) => job?.startsWith('action')).map(([, ...rest]) => rest)).toEqual([
-      ['hooks.example:443', 'network'],
+      ['hooks.example:443', 'job-networks'],
       open,
     ])
     await w.close()

@@ -135,6 +135,19 @@ describe('a held job whose time is over while its agent is connected', () => {
     for (const { jobId } of [first, second]) expect(await job(jobId)).toMatchObject({ status: 'lapsed' })
   })
 
+  it('is asked anew soon where its agent drops it without a word: it is made to say what it holds', async () => {
+    const { runId, jobId, fence } = await held()
+    const earlier = { features: ['hold', 'network'] }
+    await comeBack({ ...earlier, inventory: [{ jobId, fence, state: 'held' }] })
+    await runOut(jobId)
+    await agent.next('job.cancel', (f) => f.jobId === jobId)
+    expect(await agent.next('reject')).toMatchObject({ code: 'busy' })
+    expect(await job(jobId)).toMatchObject({ status: 'held' })
+    await comeBack({ ...earlier, inventory: [] })
+    await statusOf(jobId, 'lapsed')
+    await workOut(runId)
+  })
+
   it('runs by its agent’s inventory alone, and how it is held is kept when the agent says it', async () => {
     const { runId, jobId, fence } = await held()
     await comeBack({ inventory: [{ jobId, fence, state: 'running' }] })

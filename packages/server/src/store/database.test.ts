@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { selectJobs } from './job-lists.ts'
+import { CLAIM } from './jobs.ts'
 import { CANCELED } from '../loops/loops.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 
@@ -54,6 +55,20 @@ it.each([
     expect(plan).toContain('job_of_run')
     expect(plan).not.toContain('Seq Scan')
     expect(plan.match(/job_pkey.*\n *Index Cond/g) ?? []).toHaveLength(plan.match(/job_pkey/g)?.length ?? 0)
+  }
+})
+
+it('the queue is read in its order by its indexes, however many wait and whatever they require', async () => {
+  await manyJobs()
+  for (const requires of ['{}', '{network}']) {
+    await tenant.context.pool.query(
+      `update job set status = 'queued', requires = $1 where install_id in ('inst_1', 'inst_2')`,
+      [requires],
+    )
+    await tenant.context.pool.query('analyze')
+    const plan = await planOf(CLAIM)
+    expect(plan.match(/Index Scan using job_queue(_interactive)? on job/g)).toHaveLength(6)
+    expect(plan).not.toMatch(/Bitmap|Seq Scan|Sort Key: job/)
   }
 })
 

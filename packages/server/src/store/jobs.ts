@@ -105,12 +105,15 @@ const fill = (template: string) => `
 
 const INTERACTIVE = `kind in (${INTERACTIVE_KINDS.map((kind) => `'${kind}'`).join(', ')})`
 
+/** Alone, the operator counts as so rare that the planner reads and sorts the whole queue instead of its first few. */
+const ABLE = 'coalesce(requires <@ seats.features, false)'
+
 /** The oldest of a pool, as many as there are seats. Each lane by itself: a few interactive ones behind ten thousand others have an index of their own. */
 const pick = (ofSeat: string, ofJob: string) => `
     select oldest.id, seats.claims[oldest.n] as claim, oldest.fresh from seats cross join lateral (
       select id, fresh, row_number() over (order by id) as n from (
         select id, manifest_key_id = $5 and manifest_issued_at > $6 as fresh
-        from job where pool = seats.pool and status = 'queued' and requires <@ seats.features and ${ofJob}
+        from job where pool = seats.pool and status = 'queued' and ${ABLE} and ${ofJob}
         order by id limit cardinality(seats.claims) for update skip locked
       ) as free
     ) as oldest where ${ofSeat}`
@@ -118,7 +121,7 @@ const pick = (ofSeat: string, ofJob: string) => `
 /** Claims of pools in which others wait behind what they get, or are just being taken by somebody else. */
 const behind = (ofSeat: string, ofJob: string) => `
     select unnest(claims) as claim from seats where ${ofSeat} and exists (
-      select from job where pool = seats.pool and status = 'queued' and requires <@ seats.features and ${ofJob}
+      select from job where pool = seats.pool and status = 'queued' and ${ABLE} and ${ofJob}
       order by id offset cardinality(seats.claims) limit 1
     )`
 
@@ -134,7 +137,7 @@ const inLanes = (part: typeof pick) => LANES.map(([ofSeat, ofJob]) => part(ofSea
  * manifest has little time left, or an old key, is left for `signStaleAgain`. One text, written once: it is what stands
  * between a job's commit and its agent.
  */
-const CLAIM = `
+export const CLAIM = `
   with claims as materialized (
     select c.n - 1 as claim, agent.id as agent_id
     from unnest($1::text[], $2::text[]) with ordinality as c(agent_id, session_id, n)

@@ -185,7 +185,10 @@ async function jobWaits(
   return waits
 }
 
-/** How many queued jobs come before each: of all of its pool, and of those of its own lane. */
+/**
+ * How many queued jobs come before each: of all of its pool, and of those of its own lane. Those that no connected agent
+ * can do are passed by.
+ */
 async function queuePlaces(
   db: Db,
   open: readonly JobRow[],
@@ -197,7 +200,10 @@ async function queuePlaces(
     select id, in_pool::int as "inPool", in_lane::int as "inLane" from (
       select id, row_number() over (partition by pool order by id) - 1 as in_pool,
         row_number() over (partition by pool, kind = any(${[...INTERACTIVE_KINDS]}::text[]) order by id) - 1 as in_lane
-      from job where status = 'queued' and pool = any(${pools}::text[])
+      from job where status = 'queued' and pool = any(${pools}::text[]) and exists (
+        select from agent where agent.pool = job.pool and agent.status = 'enrolled' and session_id is not null
+          and coalesce(job.requires <@ agent.features, true)
+      )
     ) as queue where id = any(${ids}::text[])`.execute(db)
   return new Map(rows.map((row) => [row.id, row]))
 }
