@@ -1,4 +1,4 @@
-import { createClient, type Client } from '@tenon/protocol'
+import { createClient, routes, type Client } from '@tenon/protocol'
 import { resolveConnection, type Connection } from './config/resolve.ts'
 import { EXIT } from './exit-codes.ts'
 import type { Io } from './io.ts'
@@ -35,7 +35,11 @@ export function createCli(io: Io, closed: AbortSignal): Cli {
 export function clientFor(io: Io, connection: Pick<Connection, 'url' | 'token'>): Client {
   const client = createClient({ ...connection, fetch: io.fetch })
   return {
-    call: (name, input, options) =>
-      withProgress(io, () => `waiting for ${connection.url} (${name})`, client.call(name, input, options)),
+    call: (name, input, options) => {
+      const answer = client.call(name, input, options)
+      // Whoever sends a source says so itself, with its name and size.
+      if (routes[name].body === 'bytes') return answer
+      return withProgress(io, () => `waiting for ${connection.url} (${name})`, answer)
+    },
   }
 }

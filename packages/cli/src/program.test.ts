@@ -1,5 +1,6 @@
 import type { Command } from '@commander-js/extra-typings'
 import { spawn } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
@@ -53,6 +54,32 @@ describe('help', () => {
     const { stdout } = await home.run(['help', 'exit-codes'])
     for (const code of Object.values(EXIT)) expect(stdout).toMatch(new RegExp(`^ +${code} {2}\\w`, 'm'))
   })
+})
+
+describe('advice', () => {
+  const ROOT = fileURLToPath(new URL('../../..', import.meta.url))
+  const filesIn = (folder: string, ending: string) =>
+    readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+      .filter((file) => file.endsWith(ending) && !/node_modules|\.test\.|testing/.test(file))
+      .map((file) => join(folder, file))
+
+  it('names commands that there are', () => {
+    const root = program()
+    const wrong = [...filesIn('packages', '.ts'), ...filesIn('docs', '.md'), 'README.md'].flatMap((file) => {
+      const named = readFileSync(join(ROOT, file), 'utf8').matchAll(/(?:`|\$ )tenon((?: [a-z][a-z-]*)+)/g)
+      return Array.from(named, ([, words = '']) => words.trim())
+        .filter((words) => !isCommand(root, words.split(' ')))
+        .map((words) => `${file}: tenon ${words}`)
+    })
+    expect(wrong).toEqual([])
+  })
+
+  /** What follows a command that has no commands of its own, or takes words itself, are its arguments. */
+  function isCommand(at: Command, [word, ...rest]: string[]): boolean {
+    const next = at.commands.find((each) => each.name() === word) as Command | undefined
+    if (next) return isCommand(next, rest)
+    return word === undefined || at.commands.length === 0 || at.registeredArguments.length > 0
+  }
 })
 
 describe('the server and the agent', () => {

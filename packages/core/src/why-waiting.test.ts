@@ -105,6 +105,13 @@ describe('whyJobWaits', () => {
     expect(words({ formerAgents: 1 })).toBe(
       'No agent is enrolled any more: it needs the agent of install acme, and the one that there was is revoked or replaced.',
     )
+    expect(whyJobWaits(job)?.remedy).toBe('Start one with a token of `tenon installs join-token acme`.')
+    const build = { role: 'build' as const, installId: null, install: null }
+    expect(whyJobWaits({ ...job, target: build })?.remedy).toContain('`tenon agent join-token --role build`')
+    expect(words({ agents: [agent], ahead: 0 })).toBe('It is next in line for the agent of install acme.')
+    expect(words({ agents: [agent], ahead: 2 })).toBe(
+      'It waits for the agent of install acme; 2 jobs are ahead.',
+    )
     expect(words({ formerAgents: 2 })).toContain('all 2 that there were are revoked or replaced.')
     expect(words({ agents: [busy], ahead: 0 })).toContain('; it is the next.')
     expect(words({ agents: [busy], ahead: 1 })).toContain('; one job is ahead.')

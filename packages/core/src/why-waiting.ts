@@ -106,7 +106,12 @@ function whyQueued(job: JobFacts): Waiting {
       job.formerAgents === 0
         ? `No agent has enrolled yet: it needs ${who}.`
         : `No agent is enrolled any more: it needs ${who}, and ${all} revoked or replaced.`
-    return waiting('no_agent', message, job.createdAt, 'Start one with a join token: `tenon agent --help`.')
+    return waiting(
+      'no_agent',
+      message,
+      job.createdAt,
+      `Start one with a token of \`${joinCommand(job.target)}\`.`,
+    )
   }
   const connected = job.agents.filter((a) => a.connected)
   if (connected.length === 0) {
@@ -145,7 +150,15 @@ function whyQueued(job: JobFacts): Waiting {
       'It starts when one of these ends, or start the agent with more slots.',
     )
   }
-  return waiting('dispatching', `It is next in line for ${who}.`, job.createdAt)
+  const turn =
+    job.ahead === 0 ? `It is next in line for ${who}` : `It waits for ${who}; ${aheadWords(job.ahead)}`
+  return waiting('dispatching', `${turn}.`, job.createdAt)
+}
+
+function joinCommand({ role, installId, install }: JobFacts['target']): string {
+  return installId === null
+    ? `tenon agent join-token --role ${role}`
+    : `tenon installs join-token ${install ?? installId}`
 }
 
 function namesOf(requires: readonly Requirement[]): string[] {

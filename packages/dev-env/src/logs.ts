@@ -14,6 +14,11 @@ export function lastWordsIn(folder: string): string {
 
 /** What each server said when it was told to stop; one that was killed says nothing. */
 export function statementsOf(log: string): number {
-  const said = existsSync(log) ? readFileSync(log, 'utf8').matchAll(/"statements":(\d+)/g) : []
-  return Math.max(0, ...Array.from(said, ([, count]) => Number(count)))
+  const lines = existsSync(log) ? readFileSync(log, 'utf8').split('\n') : []
+  const counts = lines
+    .filter((line) => line.includes('the server has stopped'))
+    .map((line) => Number(/"statements":(\d+)/.exec(line)?.[1]))
+  // A bound on a count that nobody says any more would hold for ever.
+  if (counts.some(Number.isNaN)) throw new Error(`${log} does not say how many statements the server named`)
+  return Math.max(0, ...counts)
 }

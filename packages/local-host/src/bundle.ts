@@ -4,6 +4,7 @@ import { createReadStream, createWriteStream } from 'node:fs'
 import { isAbsolute, join, relative, resolve, sep } from 'node:path'
 import { Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { sizeWords } from '@tenon/core'
 import { HostError, messageOf } from './errors.ts'
 
 export const MAX_BUNDLE_BYTES = 512 * 1024 * 1024
@@ -59,7 +60,7 @@ async function copyFile(copy: Copy, inner: string, executable: boolean): Promise
   const measure = new Transform({
     transform(chunk: Buffer, _encoding, done) {
       copy.bytes += chunk.length
-      if (copy.bytes > MAX_BUNDLE_BYTES) return done(invalid(`More than ${MAX_BUNDLE_BYTES} bytes.`))
+      if (copy.bytes > MAX_BUNDLE_BYTES) return done(invalid(`More than ${sizeWords(MAX_BUNDLE_BYTES)}.`))
       hash.update(chunk)
       done(null, chunk)
     },

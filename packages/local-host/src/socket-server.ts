@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { chmod, mkdir, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Duplex } from 'node:stream'
+import { sizeWords } from '@tenon/core'
 import type { z } from 'zod'
 import { MAX_BODY_BYTES } from '@tenon/protocol/local-host'
 import type { LocalHostErrorCode } from '@tenon/protocol/local-host'
@@ -135,7 +136,7 @@ async function readBody<T>(request: IncomingMessage, schema: z.ZodType<T>): Prom
     if (size > MAX_DISCARDED_BYTES) break
   }
   if (size > MAX_BODY_BYTES) {
-    const message = `The body is larger than ${MAX_BODY_BYTES} bytes.`
+    const message = `The body is larger than ${sizeWords(MAX_BODY_BYTES)}.`
     throw new HostError('body_too_large', message, 'Send large content as a bundle folder.')
   }
   const parsed = schema.safeParse(parseJson(Buffer.concat(chunks).toString('utf8')))

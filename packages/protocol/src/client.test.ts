@@ -144,6 +144,29 @@ describe('the typed client', () => {
     expect(error.cause).toBeDefined()
   })
 
+  it('says of a connection that was cut only that', async () => {
+    answer = (response) => response.destroy()
+    expect(await failure(client.call('server.info', {}))).toMatchObject({
+      message: `${url} closed the connection without an answer`,
+    })
+  })
+
+  it('does not call a server away whose certificate it does not trust', async () => {
+    const reason = Object.assign(new Error('self-signed certificate'), {
+      code: 'DEPTH_ZERO_SELF_SIGNED_CERT',
+    })
+    const untrusting = createClient({
+      url: 'https://tenon.example.com',
+      token: 'the-secret',
+      fetch: () => Promise.reject(new TypeError('fetch failed', { cause: reason })),
+    })
+    expect(await failure(untrusting.call('server.info', {}))).toMatchObject({
+      code: 'unreachable',
+      message: 'the certificate of https://tenon.example.com is not trusted (DEPTH_ZERO_SELF_SIGNED_CERT)',
+      remedy: expect.stringContaining('NODE_EXTRA_CA_CERTS') as string,
+    })
+  })
+
   it('ends when it is told to', async () => {
     const abort = new AbortController()
     answer = () => abort.abort()
@@ -167,8 +190,8 @@ describe('the typed client', () => {
     await new Promise((resolve) => tls.close(resolve))
     expect(error).toMatchObject({
       code: 'unreachable',
-      message: `what answers at http://${at} does not speak HTTP`,
-      remedy: `If it speaks HTTPS, write https://${at}.`,
+      message: `http://${at} closed the connection without an answer`,
+      remedy: `Check that the server runs, and try again; if it speaks HTTPS, write https://${at}.`,
     })
     say(400, 'The plain HTTP request was sent to HTTPS port')
     expect(await failure(client.call('server.info', {}))).toMatchObject({

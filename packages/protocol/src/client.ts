@@ -100,7 +100,10 @@ async function reach(send: typeof fetch, base: string, address: URL, init: Reque
 
 /** Codes of what comes back when one side speaks TLS and the other one does not. */
 const NO_TLS = ['ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG', 'EPROTO']
-const CUT_OR_NO_HTTP = /^(?:UND_ERR_SOCKET|ECONNRESET|HPE_\w+)$/
+const NO_HTTP = /^HPE_\w+$/
+/** A server that was just stopped does that, and so does one that speaks TLS and hears plain HTTP. */
+const CUT = ['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']
+const BAD_CERTIFICATE = /CERT|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER/
 
 function whyUnreachable(base: string, cause: unknown): { message: string; remedy: string } {
   const code = codeOf(cause)
@@ -109,10 +112,24 @@ function whyUnreachable(base: string, cause: unknown): { message: string; remedy
       message: `what answers at ${base} does not speak HTTPS`,
       remedy: `If it speaks HTTP, write ${base.replace(/^https:/, 'http:')}.`,
     }
-  if (base.startsWith('http:') && CUT_OR_NO_HTTP.test(code))
+  const https = base.replace(/^http:/, 'https:')
+  if (base.startsWith('http:') && NO_HTTP.test(code))
     return {
       message: `what answers at ${base} does not speak HTTP`,
-      remedy: `If it speaks HTTPS, write ${base.replace(/^http:/, 'https:')}.`,
+      remedy: `If it speaks HTTPS, write ${https}.`,
+    }
+  if (CUT.includes(code)) {
+    const mixUp = base === https ? '' : `; if it speaks HTTPS, write ${https}`
+    return {
+      message: `${base} closed the connection without an answer`,
+      remedy: `Check that the server runs, and try again${mixUp}.`,
+    }
+  }
+  if (BAD_CERTIFICATE.test(code))
+    return {
+      message: `the certificate of ${base} is not trusted (${code})`,
+      remedy:
+        'Name the authority that signed it in NODE_EXTRA_CA_CERTS, and check that the address is the one it is for.',
     }
   return { message: `no server answers at ${base}`, remedy: 'Check the address, and that the server runs.' }
 }

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { sizeWords } from '@tenon/core'
 import { JOB_API_MAX_BODY } from '@tenon/protocol'
 import type { z } from 'zod'
 
@@ -82,7 +83,8 @@ export async function readBytes(request: IncomingMessage, max: number): Promise<
   let size = 0
   for await (const part of request as AsyncIterable<Buffer>) {
     size += part.byteLength
-    if (size > max) throw new JobApiError('too_large', `The body is larger than ${max} bytes.`, 'Send less.')
+    if (size > max)
+      throw new JobApiError('too_large', `The body is larger than ${sizeWords(max)}.`, 'Send less.')
     parts.push(part)
   }
   return Buffer.concat(parts)

@@ -76,6 +76,14 @@ describe('artifacts', () => {
     expect(api.callsOf('artifacts.list')[0]?.given.query).toMatchObject({ app: 'hello', component: 'web' })
   })
 
+  it('that are not there are not called the first to come', async () => {
+    api.handlers['artifacts.list'] = () => ({ items: [], next: null })
+    const list = async (...only: string[]) =>
+      (await home.run(['artifacts', 'list', ...only], { env: api.env })).stderr
+    expect(await list()).toContain('no artifacts yet; next: tenon builds create DIR')
+    expect(await list('--component', 'x')).toContain('no artifacts like that; next: tenon artifacts list')
+  })
+
   it('are shown with tree, closure and signatures, what is wrong with them in capitals', async () => {
     const { stdout } = await run('artifacts', 'show', BUILD)
     expect(stdout).toContain(`manifests\n  ${DIGEST} (500 B, 1 blob)\n    ${IMAGE} application/x, 2.4 kB\n`)

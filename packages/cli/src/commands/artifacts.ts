@@ -54,7 +54,9 @@ async function list(
       { title: 'INSTALLS', value: (a) => String(a.installs) },
       { title: 'MADE', value: (a) => ago(a.createdAt, now) },
     ],
-    'no artifacts yet; next: tenon builds create DIR',
+    Object.keys(only).length === 0 && options.after === undefined
+      ? 'no artifacts yet; next: tenon builds create DIR'
+      : 'no artifacts like that; next: tenon artifacts list',
   )
 }
 

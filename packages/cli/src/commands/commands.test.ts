@@ -276,6 +276,23 @@ describe('commands in general', () => {
     )
   })
 
+  it('take only an id as the end of the page before', async () => {
+    const ran = await home.run(['runs', 'list', '--after', 'x'], { env: api.env })
+    expect(ran).toMatchObject({ code: 2, stdout: '' })
+    expect(ran.stderr).toContain('expected the id that the page before named in its last line')
+  })
+
+  it('tell an agent that a new one replaces from one that has ended', async () => {
+    const old = install().agent!.id
+    const noteFor = async (agent: ReturnType<typeof install>['agent']) => {
+      api.handlers['installs.joinToken'] = () => ({ ...joinToken, replaces: old })
+      api.handlers['installs.get'] = () => install({ agent })
+      return (await home.run(['installs', 'join-token', 'acme'], { env: api.env })).stderr
+    }
+    expect(await noteFor(install().agent)).toContain(`it replaces agent ${old}: first its owner runs`)
+    expect(await noteFor(null)).toContain(`it takes the place of agent ${old}, which has ended`)
+  })
+
   it('say that the customer paused an install’s agent', async () => {
     const at = install().agent!
     api.handlers['installs.get'] = () => install({ agent: { ...at, pausedSince: AT } })

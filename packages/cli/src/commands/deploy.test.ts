@@ -63,6 +63,23 @@ describe('a deploy', () => {
     expect(api.callsOf('deploys.create')[0]?.given.body).toEqual({ components: ['web'] })
   })
 
+  it('says what to type where somebody must approve it, also without a terminal and on a narrow one', async () => {
+    const commands = [`tenon runs approve ${RUN} web`, `tenon runs reject ${RUN} web --reason …`]
+    const remedy = `Look at it and decide: \`${commands[0]}\` or \`${commands[1]}\`.`
+    const waiting = [{ code: 'approval', message: 'approval:web: somebody must.', since: AT, remedy }]
+    const follow = async (setting: object) => {
+      const ran = home.run(['deploy', 'acme'], { env: api.env, ...setting })
+      await vi.waitUntil(() => watchers.length === 1)
+      tell(run({ waiting }))
+      tell(done)
+      watchers = []
+      return (await ran).stderr
+    }
+    expect(await follow({})).toContain(`waiting: approval:web: somebody must.\n  ${remedy}\n`)
+    const narrow = await follow({ tty: 80 })
+    for (const command of commands) expect(narrow).toContain(`\`${command}\``)
+  })
+
   it('is drawn in place on a terminal, within its width', async () => {
     const ran = home.run(['deploy', 'acme'], { env: api.env, tty: 50 })
     await vi.waitUntil(() => watchers.length === 1)

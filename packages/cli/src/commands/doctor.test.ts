@@ -101,6 +101,13 @@ describe('the doctor', () => {
     expect(checks['server']).toMatchObject({ status: 'warn', message: expect.stringContaining('9.9.9') })
   })
 
+  it('tells build agents that are gone from ones that never came', async () => {
+    api.handlers['agents.list'] = () => ({ items: [], next: null })
+    expect((await examine()).checks['agents']?.message).toBe('no build agent has enrolled yet')
+    api.handlers['agents.list'] = () => ({ items: [agent({ role: 'build', status: 'revoked' })], next: null })
+    expect((await examine()).checks['agents']?.message).toContain('no build agent is enrolled any more')
+  })
+
   it('says what the machine of an agent cannot keep its jobs from', async () => {
     expect((await examine()).checks['walls']).toMatchObject({
       status: 'ok',

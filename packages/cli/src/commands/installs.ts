@@ -63,8 +63,11 @@ export function addInstalls(program: Command, cli: Cli): void {
       if (cli.globals.json) return
       cli.out.note(`it works once, until ${made.expiresAt}`)
       if (made.replaces === null) return
+      const { agent } = await client.call('installs.get', { params: { ref } })
       cli.out.note(
-        `it replaces agent ${made.replaces}: first its owner runs \`tenon agent release\` beside it; if it is gone: tenon agent revoke ${made.replaces}`,
+        agent?.id === made.replaces
+          ? `it replaces agent ${made.replaces}: first its owner runs \`tenon agent release\` beside it; if it is gone: tenon agent revoke ${made.replaces}`
+          : `it takes the place of agent ${made.replaces}, which has ended`,
       )
     })
   addSecrets(installs as unknown as Command, cli)

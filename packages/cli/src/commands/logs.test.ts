@@ -3,7 +3,7 @@ import { PassThrough } from 'node:stream'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { startApi, type Api } from '../testing/api-server.ts'
 import { createHome, type Home } from '../testing/run-cli.ts'
-import { build, job, testId } from '../testing/values.ts'
+import { app, build, install, job, testId } from '../testing/values.ts'
 
 const JOB = testId('job')
 const OTHER = testId('job', 2)
@@ -63,7 +63,18 @@ describe('the log of a job', () => {
     expect(jobAsked()).toBe(OTHER)
     await logs(testId('build'))
     expect(jobAsked()).toBe(OTHER)
-    expect((await logs('acme', 'nothing')).code).toBe(4)
+  })
+
+  it('that is nobody’s says what there is, and an id that is none that it is none', async () => {
+    api.handlers['installs.get'] = () => install()
+    api.handlers['apps.get'] = () => app()
+    const ran = await logs('acme', 'nothing')
+    expect(ran.code).toBe(4)
+    expect(ran.stderr).toContain('there is no job of component nothing of acme yet\nnext: what is there: web')
+    const mistyped = await logs('job_x')
+    expect(mistyped.code).toBe(2)
+    expect(mistyped.stderr).toContain('"job_x" is no id of a job: expected an id such as job_01…')
+    expect(api.callsOf('jobs.logs')).toEqual([])
   })
 
   it('that has none is explained by its end, or by what it waits for', async () => {

@@ -6,6 +6,7 @@ import { EXIT } from '../exit-codes.ts'
 import { followLog } from '../follow/follow-log.ts'
 import { examples } from '../help-text.ts'
 import { createLogFilter, plain } from '../output/clean.ts'
+import { idOf } from './ids.ts'
 
 export function addLogs(program: Command, cli: Cli): void {
   program
@@ -50,9 +51,9 @@ async function logs(cli: Cli, target: string, component: string | undefined, fol
 }
 
 async function findJob(client: Client, target: string, component: string | undefined): Promise<string> {
-  if (target.startsWith('job_')) return target
+  if (target.startsWith('job_')) return idOf('job', target)
   if (target.startsWith('bld_')) {
-    const build = await client.call('builds.get', { params: { id: target } })
+    const build = await client.call('builds.get', { params: { id: idOf('build', target) } })
     if (build.jobId !== null) return build.jobId
     throw new CliError(EXIT.notFound, `build ${target} has no job yet`, {
       next: `tenon builds show ${target}`,
@@ -61,9 +62,19 @@ async function findJob(client: Client, target: string, component: string | undef
   const found = await newestJob(client, target, component)
   if (found !== undefined) return found
   const what = component === undefined ? target : `component ${component} of ${target}`
-  throw new CliError(EXIT.notFound, `there is no job of ${what} yet`, {
-    next: `tenon runs list --install ${target}`,
-  })
+  const names = component === undefined ? [] : await componentsOf(client, target)
+  const next =
+    component === undefined || names.includes(component)
+      ? `tenon runs list --install ${target}`
+      : `what is there: ${names.join(', ') || 'nothing'}`
+  throw new CliError(EXIT.notFound, `there is no job of ${what} yet`, { next })
+}
+
+/** Of the app, and what it dropped and the install still has. */
+async function componentsOf(client: Client, install: string): Promise<string[]> {
+  const { app, components } = await client.call('installs.get', { params: { ref: install } })
+  const { components: own } = await client.call('apps.get', { params: { ref: app } })
+  return [...new Set([...own, ...components].map(({ name }) => name))]
 }
 
 async function newestJob(

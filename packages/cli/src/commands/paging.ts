@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from '@commander-js/extra-typings'
+import { ID_PATTERN } from '@tenon/core'
 import type { Cli } from '../cli.ts'
 import type { Column } from '../output/table.ts'
 
@@ -11,7 +12,12 @@ export function wholeNumber(least: number, most: number): (value: string) => num
 }
 
 export const LIMIT = ['--limit <n>', 'how many to show, at most 200', wholeNumber(1, 200), 50] as const
-export const AFTER = ['--after <id>', 'go on after this id, the last of the page before'] as const
+export const AFTER = ['--after <id>', 'go on after this id, the last of the page before', anyId] as const
+
+function anyId(given: string): string {
+  if (ID_PATTERN.test(given)) return given
+  throw new InvalidArgumentError('expected the id that the page before named in its last line')
+}
 
 /** One page of a list: the API's own document, or a table and how to see the rest. */
 export function showPage<T>(

@@ -125,7 +125,10 @@ function checkAgents(items: Agents): Check {
     )
   }
   if (!enrolled.some((agent) => agent.role === 'build')) {
-    return warn('agents', 'no build agent has enrolled', 'tenon agent join-token --role build')
+    const words = items.some((agent) => agent.role === 'build')
+      ? 'no build agent is enrolled any more: those that there were are revoked or replaced'
+      : 'no build agent has enrolled yet'
+    return warn('agents', words, 'tenon agent join-token --role build')
   }
   return ok('agents', `${enrolled.length} connected`)
 }

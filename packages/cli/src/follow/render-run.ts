@@ -36,8 +36,10 @@ export function renderRun(run: RunView, drawing: Drawing): string[] {
   const width = Math.max(0, ...labels.map(textWidth))
   const steps = run.steps.map((step, i) => renderStep(step, padTo(labels[i]!, width), drawing))
   const waits = run.waiting.flatMap((w) => [
-    clip(`  waiting for ${between(w.since, null, now)}: ${plain(w.message)}`, drawing, paint.yellow),
-    ...(w.remedy === null ? [] : [clip(`    ${plain(w.remedy)}`, drawing, paint.dim)]),
+    ...folded('  ', `waiting for ${between(w.since, null, now)}: ${plain(w.message)}`, drawing).map(
+      paint.yellow,
+    ),
+    ...(w.remedy === null ? [] : folded('    ', plain(w.remedy), drawing).map(paint.dim)),
   ])
   const nothing =
     steps.length === 0 && run.finishedAt !== null ? [paint.dim('  there was nothing to do')] : []
@@ -78,8 +80,16 @@ function planWords({ hasChanges, counts, findings }: NonNullable<Step['plan']>):
   return `+${counts.create} ~${counts.update} -${counts.delete}${warned}`
 }
 
-function clip(text: string, drawing: Drawing, paint: (text: string) => string): string {
-  return paint(drawing.width === undefined ? text : clipTo(text, drawing.width))
+/** What somebody should read to its end goes on in the next line; a command stays in one, to be copied. */
+function folded(indent: string, text: string, { width }: Drawing): string[] {
+  if (width === undefined) return [indent + text]
+  const lines: string[] = []
+  for (const word of text.match(/`[^`]*`\S*|\S+/g) ?? []) {
+    const longer = `${lines.at(-1)} ${word}`
+    if (lines.length > 0 && textWidth(longer) <= width) lines[lines.length - 1] = longer
+    else lines.push(indent + word)
+  }
+  return lines.map((line) => clipTo(line, width))
 }
 
 /** How far each step is from the start of the run, by the longest way; a cycle, which cannot be, ends at the cap. */
@@ -102,7 +112,9 @@ export function changedSteps(before: RunView | undefined, run: RunView): string[
     .map((step) => `${plain(step.key)}: ${step.status}${step.message ? ` (${plain(step.message)})` : ''}`)
   const waits = new Set(before?.waiting.map((w) => w.code + w.message))
   for (const w of run.waiting) {
-    if (LASTING.has(w.code) && !waits.has(w.code + w.message)) lines.push(`waiting: ${plain(w.message)}`)
+    if (!LASTING.has(w.code) || waits.has(w.code + w.message)) continue
+    lines.push(`waiting: ${plain(w.message)}`)
+    if (w.remedy !== null && !PASSING.has(w.code)) lines.push(`  ${plain(w.remedy)}`)
   }
   return lines
 }
@@ -119,3 +131,6 @@ const LASTING = new Set([
   'approval',
   'retrying',
 ])
+
+/** Of these, the ones that end without anybody. */
+const PASSING = new Set(['held', 'run_ahead', 'no_free_slot', 'retrying'])

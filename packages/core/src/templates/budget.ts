@@ -1,3 +1,4 @@
+import { sizeWords } from '../size.ts'
 import { LimitError } from './errors.ts'
 
 export interface TemplateLimits {
@@ -29,7 +30,7 @@ export class Budget {
   /** Pays for text about to be made or read. */
   text(bytes: number): void {
     if (!(bytes <= this.limits.outputBytes)) {
-      throw new LimitError(`exceeded the limit of ${this.limits.outputBytes} bytes`)
+      throw new LimitError(`exceeded the limit of ${sizeWords(this.limits.outputBytes)}`)
     }
     this.spend(bytes / 64)
   }

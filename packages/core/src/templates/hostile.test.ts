@@ -29,7 +29,7 @@ const level = (name: string, of: string) =>
   `${name}: &${name} [${Array.from({ length: 9 }, () => of).join(',')}]`
 
 const STEPS = 'limit of 250000 steps'
-const BYTES = 'limit of 8388608 bytes'
+const BYTES = 'limit of 8.0 MB'
 const DEPTH = 'maximum depth (500)'
 
 const HOSTILE: readonly [what: string, template: string, outcome: string][] = [
@@ -95,8 +95,8 @@ describe('a hostile template', () => {
 
   it('is held to the limits of the caller', () => {
     expect(render('{{ range until 200 }}{{ end }}', { steps: 100 })).toThrow('limit of 100 steps')
-    expect(render('{{ repeat 20 "x" }}', { outputBytes: 10 })).toThrow('limit of 10 bytes')
-    expect(render('xxxxxxxxxxxx', { outputBytes: 10 })).toThrow('limit of 10 bytes')
+    expect(render('{{ repeat 20 "x" }}', { outputBytes: 10 })).toThrow('limit of 10 B')
+    expect(render('xxxxxxxxxxxx', { outputBytes: 10 })).toThrow('limit of 10 B')
     expect(render('{{ list (list (list 1)) }}', { depth: 2 })).toThrow('maximum depth (2)')
   })
 })

@@ -2,6 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { access, constants } from 'node:fs/promises'
 import { basename, delimiter, join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { sizeWords } from '@tenon/core'
 import { canceled, PluginError } from '../sdk/errors.ts'
 import type { OperationContext } from '../sdk/plugin.ts'
 import { killAfterMs } from '../sdk/shell.ts'
@@ -151,7 +152,7 @@ function tooLong(run: ToolRun): PluginError {
 }
 
 function tooMuch(run: ToolRun): PluginError {
-  const message = `${basename(run.program)} wrote more than ${MAX_OUTPUT_BYTES} bytes.`
+  const message = `${basename(run.program)} wrote more than ${sizeWords(MAX_OUTPUT_BYTES)}.`
   return new PluginError('tool_failed', message, 'Make what it prints smaller.')
 }
 

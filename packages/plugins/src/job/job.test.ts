@@ -194,7 +194,9 @@ describe('the job program', () => {
     )
     job.child.kill('SIGTERM')
     expect(await job.ended).toBe(1)
-    expect(job.output()).toMatch(/^error canceled: /m)
+    expect(job.output()).toMatch(
+      /^stopped: The job was told to stop: it was canceled, or its time was over\.$/m,
+    )
     expect(api.record.result).toMatchObject({ ok: false, data: { code: 'canceled' } })
     expect(isAlive(pid)).toBe(false)
   })

@@ -27,7 +27,9 @@ export async function createSandbox(
     joinToken,
     keys,
   })
-  context.log(`install ${config.installId}: applying ${Object.keys(units).join(' and ')}`)
+  context.log(
+    `install ${config.installName || config.installId}: applying ${Object.keys(units).join(' and ')}`,
+  )
   const applied = await host.putInstall(config.installId, units, HEALTHY_WITHIN_SECONDS)
   checkHealthy(applied.units)
   return {

@@ -33,8 +33,7 @@ async function sandbox(context: OperationContext): Promise<OperationResult> {
   const host = await connectHost(config.host.dir, context.signal)
   const isRemoved = await host.deleteInstall(config.installId)
   await removeKeys(config.host.dir, config.installId)
-  const message = isRemoved
-    ? `install ${config.installId} is removed`
-    : `there was no install ${config.installId}`
+  const install = `install ${config.installName || config.installId}`
+  const message = isRemoved ? `${install} is removed` : `there was no ${install}`
   return { ok: true, message, data: { removed: isRemoved } }
 }

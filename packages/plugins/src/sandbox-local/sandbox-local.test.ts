@@ -101,7 +101,11 @@ describe('the local sandbox', () => {
     expect((await stat(join(host.dir, 'keys', `${INSTALL_ID}.json`))).mode & 0o777).toBe(0o600)
 
     const removed = await run({ action: 'destroy' })
-    expect(removed.record.result).toMatchObject({ ok: true, data: { removed: true } })
+    expect(removed.record.result).toMatchObject({
+      ok: true,
+      message: 'install acme is removed',
+      data: { removed: true },
+    })
     expect(isAlive(second.pid)).toBe(false)
     expect(await installs()).toEqual([])
     expect(await readdir(join(host.dir, 'keys'))).toEqual([])

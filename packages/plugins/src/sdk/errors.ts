@@ -75,6 +75,8 @@ export class PluginError extends Error {
 /** One line for people: code, what happened, what to do next. */
 export function errorLine(error: unknown): string {
   const known = asPluginError(error)
+  // A time limit stops a job just as a person does; the job's end says which, this line cannot.
+  if (known.code === 'canceled') return oneLine(`stopped: ${known.message}`)
   return oneLine(`error ${known.code}: ${known.message} ${known.remedy}`)
 }
 
@@ -94,8 +96,10 @@ export function asPluginError(error: unknown): PluginError {
   return new PluginError('plugin_failed', message, "Read the job's log for what led here.", error)
 }
 
+const STOPPED = 'The job was told to stop: it was canceled, or its time was over.'
+
 export function canceled(cause?: unknown): PluginError {
-  return new PluginError('canceled', 'The job was told to stop.', 'Start it again when it should run.', cause)
+  return new PluginError('canceled', STOPPED, 'Start it again when it should run.', cause)
 }
 
 function oneLine(text: string): string {

@@ -1,6 +1,7 @@
 import { constants } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'
+import { sizeWords } from '@tenon/core'
 import { jobOutputs, jobResult } from '@tenon/protocol'
 import type { z } from 'zod'
 import { PluginError } from './errors.ts'
@@ -46,7 +47,7 @@ export async function readUntrustedJson(path: string): Promise<unknown> {
       if (bytesRead === 0) break
       size += bytesRead
     }
-    if (size > MAX_FILE_BYTES) throw invalid(file, `is larger than ${MAX_FILE_BYTES} bytes`)
+    if (size > MAX_FILE_BYTES) throw invalid(file, `is larger than ${sizeWords(MAX_FILE_BYTES)}`)
     return parse(file, buffer.subarray(0, size))
   } finally {
     await handle.close()

@@ -87,6 +87,7 @@ const PATTERNS = [
   ...Object.values(routes).map(({ method, path }) => ({ method: method as string, path })),
   { method: 'POST', path: '/agent/v1/enrol' },
   { method: 'POST', path: '/agent/v1/prove' },
+  { method: 'POST', path: '/agent/v1/rotate-key' },
 ].map(({ method, path }) => ({ method, pattern: new RegExp(`^${path.replaceAll(/:\w+/g, '[^/]+')}$`) }))
 
 function methodsAt(path: string): string[] {

@@ -2,6 +2,7 @@ import {
   canonicalBytes,
   hasLoneSurrogate,
   SERVER_CHAIN,
+  sizeWords,
   TemplateError,
   withTemplateDependencies,
   type App,
@@ -90,7 +91,7 @@ export const appHandlers = {
       return stored
     } catch (error) {
       if (!(error instanceof LayerTooLarge)) throw error
-      throw new ApiFailure('too_large', `a source may have ${MAX_SOURCE_BYTES} bytes`, {
+      throw new ApiFailure('too_large', `a packed source may have ${sizeWords(MAX_SOURCE_BYTES)}`, {
         remedy: 'Leave out what the build does not need with an ignore file.',
       })
     }

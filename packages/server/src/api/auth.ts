@@ -14,6 +14,8 @@ export async function authenticate(context: Context, request: FastifyRequest): P
   const given = request.headers.authorization
   const secret = /^Bearer (\S{20,200})$/.exec(given ?? '')?.[1]
   if (given === undefined) throw unauthorized('this needs an API token')
+  if (!/^Bearer\s+\S/.test(given))
+    throw unauthorized('what was sent as Authorization is not `Bearer` and an API token')
   if (!secret?.startsWith(TOKEN_PREFIX))
     throw unauthorized(`what was sent is no API token: one begins with ${TOKEN_PREFIX} and is longer`)
   const token = await selectTokens(context.db)

@@ -22,11 +22,24 @@ type Result<N extends RouteName> = CallOutput<N> extends Response ? void : CallO
 
 export type Handlers = { [N in RouteName]: (call: Call<N>) => Promise<Result<N>> }
 
-export function notFound(what: string, ref: string): ApiFailure {
+export function notFound(what: keyof typeof LISTS, ref: string): ApiFailure {
   return new ApiFailure('not_found', `there is no ${what} ${ref}`, {
-    remedy: `List them: \`tenon ${what}s list\`.`,
+    remedy: `List them: ${LISTS[what]}.`,
   })
 }
+
+const LISTS = {
+  app: '`tenon apps list`',
+  artifact: '`tenon artifacts list`',
+  build: '`tenon builds list`',
+  install: '`tenon installs list`',
+  deploy: '`tenon deploys list INSTALL`',
+  run: '`tenon runs list`',
+  job: '`tenon jobs list`',
+  agent: '`tenon agent list`',
+  token: '`tenon tokens list`',
+  'audit chain': '`tenon audit list`',
+} as const
 
 /** One row more than asked for tells whether there is a next page. */
 export function pageOf<R extends { id: string }, V>(

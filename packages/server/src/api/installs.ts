@@ -1,3 +1,4 @@
+import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import { actorOf, byCaller } from '../operations/actor.ts'
 import { scheduleActions } from '../operations/action-schedules.ts'
@@ -58,7 +59,10 @@ export const installHandlers = {
       .execute()
     const names = there.map((row) => row.component)
     const missing = (body.components ?? []).filter((name) => !names.includes(name))
-    if (missing.length > 0) throw new ApiFailure('not_found', `not on this install: ${missing.join(', ')}`)
+    if (missing.length > 0)
+      throw new ApiFailure('not_found', `not on install ${install.name}: ${missing.join(', ')}`, {
+        remedy: `There is: ${names.join(', ') || 'nothing'}.`,
+      })
     const runId = await transact(context, (tx) =>
       createRun(context, tx, {
         install,
@@ -90,13 +94,8 @@ export const installHandlers = {
       .where('install_id', '=', install.id)
       .where('status', '=', 'enrolled')
       .executeTakeFirst()
-    if (!agent?.recipient || !agent.recipient_signature) {
-      throw new ApiFailure(
-        'no_agent',
-        `install ${install.name} has no agent that published a recipient yet`,
-        { remedy: 'Wait until its agent has connected once.' },
-      )
-    }
+    if (!agent?.recipient || !agent.recipient_signature)
+      throw await noRecipient(context, install, agent !== undefined)
     const changes = await keyChangesOf(context.db, [agent.id])
     return {
       installId: install.id,
@@ -118,6 +117,31 @@ export const installHandlers = {
     }
   },
 } satisfies Partial<Handlers>
+
+/** Nobody's key is there to seal a value to: its agent is still to come, or was and is no more. */
+async function noRecipient(
+  { db }: Context,
+  install: { id: string; name: string },
+  isEnrolled: boolean,
+): Promise<ApiFailure> {
+  if (isEnrolled)
+    return new ApiFailure('no_agent', `the agent of install ${install.name} has not connected yet`, {
+      remedy: 'Wait until it has connected once: `tenon agent list`.',
+    })
+  const former = await db
+    .selectFrom('agent')
+    .select('id')
+    .where('install_id', '=', install.id)
+    .limit(1)
+    .execute()
+  const message =
+    former.length === 0
+      ? `no agent of install ${install.name} has enrolled yet`
+      : `no agent of install ${install.name} is enrolled any more: it is revoked or replaced`
+  return new ApiFailure('no_agent', message, {
+    remedy: `Start one with a token of \`tenon installs join-token ${install.name}\`.`,
+  })
+}
 
 async function createInstall({ context, body, caller }: Call<'installs.create'>) {
   const app = await findApp(context.db, body.app)

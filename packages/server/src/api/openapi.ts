@@ -20,6 +20,18 @@ interface Operation extends Record<string, unknown> {
 const ERROR = { $ref: '#/components/schemas/ApiError' }
 const BYTES = { type: 'string', format: 'binary' }
 
+const STREAMS = {
+  'application/octet-stream': {
+    description: 'The bytes, as they come.',
+    content: { 'application/octet-stream': { schema: BYTES } },
+  },
+  'text/event-stream': {
+    description:
+      'Server-sent events, until the run has ended. Each is named `run`, and its `data` is one line of JSON: the run as `runs.get` answers it. Lines that begin with a colon only keep the connection open.',
+    content: { 'text/event-stream': { schema: { type: 'string' } } },
+  },
+}
+
 /** Pure: the document with what schemas of requests cannot say: errors, raw bodies and streams. */
 export function completeOpenApi<A extends OpenApi>(api: A): A {
   const { $schema: _, ...error } = z.toJSONSchema(apiError)
@@ -37,11 +49,7 @@ function completed(operation: Operation): Operation {
   const route = (routes as Record<string, Route>)[operation.operationId ?? '']
   if (!route) return operation
   const responses = { ...operation.responses }
-  if (route.response === 'stream')
-    responses['200'] = {
-      description: 'The bytes, as they come.',
-      content: { [route.media!]: { schema: BYTES } },
-    }
+  if (route.response === 'stream') responses['200'] = STREAMS[route.media as keyof typeof STREAMS]
   for (const [status, codes] of errorsOf(route))
     responses[status] = { description: codes.join(', '), content: { 'application/json': { schema: ERROR } } }
   const body = { required: true, content: { 'application/octet-stream': { schema: BYTES } } }

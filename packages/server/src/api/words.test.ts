@@ -62,6 +62,9 @@ describe('a token', () => {
     expect(await saidTo('Bearer tenon_short')).toBe(mistyped)
     expect(await saidTo(`Bearer tenom_${'a'.repeat(40)}`)).toBe(mistyped)
     expect(await saidTo(`Bearer tenon_${'a'.repeat(40)}`)).toBe('this API token is not one of this server')
+    const noBearer = 'what was sent as Authorization is not `Bearer` and an API token'
+    for (const sent of [`tenon_${'a'.repeat(40)}`, 'Basic dXNlcjp4', 'Bearer'])
+      expect(await saidTo(sent)).toBe(noBearer)
   })
 })
 
@@ -84,6 +87,45 @@ describe('missing inputs', () => {
     await expect(create({ region: 'eu', other: 'x' })).rejects.toThrow(
       'the install needs the input size, and the input other cannot be set so',
     )
+  })
+})
+
+describe('a name that is not there', () => {
+  const failing = (work: Promise<unknown>) =>
+    work.then(
+      () => undefined,
+      (error: unknown) => error,
+    )
+
+  it('is answered with those that are', async () => {
+    const params = { ref: 'acme' }
+    expect(
+      await failing(tenant.client.call('installs.teardown', { params, body: { components: ['wbe'] } })),
+    ).toMatchObject({ message: 'not on install acme: wbe', remedy: 'There is: db, web.' })
+    expect(
+      await failing(tenant.client.call('installs.update', { params, body: { toggles: { wbe: true } } })),
+    ).toMatchObject({ message: 'app shop has no component wbe', remedy: 'It has: db, web.' })
+  })
+
+  it('is no input to take back to its default', async () => {
+    const unset = (name: string) =>
+      tenant.client.call('installs.update', {
+        params: { ref: 'acme' },
+        body: { inputs: { [name]: null }, deploy: false },
+      })
+    expect(await failing(unset('regoin'))).toMatchObject({ message: 'app shop has no input regoin' })
+    expect(await failing(unset('region'))).toBeUndefined()
+  })
+
+  it('is answered with a command that lists what there is', async () => {
+    const { client, context } = tenant
+    const remedyOf = async (work: Promise<unknown>) => ((await failing(work)) as { remedy: string }).remedy
+    expect(
+      await remedyOf(client.call('agents.revoke', { params: { id: context.newId('agent') } })),
+    ).toContain('`tenon agent list`')
+    expect(
+      await remedyOf(client.call('audit.entries', { params: { chain: 'nope' }, query: { afterSeq: 0 } })),
+    ).toContain('`tenon audit list`')
   })
 })
 
@@ -150,6 +192,15 @@ describe('jobs and agents', () => {
     expect(await waitsFor(id!)).toBe(
       'No agent is enrolled any more: it needs the agent of install acme, and the one that there was is revoked or replaced.',
     )
+    const recipientOf = (ref: string) => tenant.client.call('installs.recipient', { params: { ref } })
+    await expect(recipientOf('acme')).rejects.toMatchObject({
+      message: 'no agent of install acme is enrolled any more: it is revoked or replaced',
+      remedy: 'Start one with a token of `tenon installs join-token acme`.',
+    })
+    await tenant.client.call('installs.create', {
+      body: { name: 'young', app: 'shop', sandbox: { type: 'none', config: {} } },
+    })
+    await expect(recipientOf('young')).rejects.toThrow('no agent of install young has enrolled yet')
   })
 })
 
@@ -197,7 +248,12 @@ describe('the description of the API', () => {
     const streams = all.filter(([, { response }]) => response === 'stream')
     const given = streams.map(([name]) => Object.keys(of.get(name)!.responses['200']!.content!))
     expect(given).toEqual(streams.map(([, { media }]) => [media]))
-    expect(Object.keys(of.get('runs.watch')!.responses['200']!.content!)).toEqual(['text/event-stream'])
+    expect(of.get('runs.watch')!.responses['200']).toMatchObject({
+      description: expect.stringContaining(
+        'its `data` is one line of JSON: the run as `runs.get` answers it',
+      ) as string,
+      content: { 'text/event-stream': { schema: { type: 'string' } } },
+    })
   })
 
   it('shows an id of the right kind on each route', async () => {

@@ -70,6 +70,12 @@ export function hasDependents({ turnedOff, dependents }: Switched): ApiFailure {
 }
 
 export function requireToggles(app: App, toggles: Toggles): void {
+  const known = app.components.map(({ name }) => name)
+  const unknown = Object.keys(toggles).filter((name) => !known.includes(name))
+  if (unknown.length > 0)
+    throw new ApiFailure('not_found', `app ${app.name} has no component ${unknown.join(', ')}`, {
+      remedy: `It has: ${known.join(', ')}.`,
+    })
   const wrong = Object.keys(toggles).filter((name) => !isToggleable(app, name))
   if (wrong.length === 0) return
   throw new ApiFailure('bad_request', `these components cannot be switched: ${wrong.join(', ')}`, {

@@ -193,6 +193,17 @@ function hasInputActions(app: App): boolean {
 function changedInputsOf(app: App, values: { [name: string]: Json }, changes: { [name: string]: Json }) {
   const declared = new Set((app.inputs ?? []).map(({ name }) => name))
   const isAside = (name: string) => !declared.has(name) && !Object.hasOwn(changes, name)
+  const unknown = Object.keys(changes).filter(
+    (name) => changes[name] === null && !declared.has(name) && !Object.hasOwn(values, name),
+  )
+  if (unknown.length > 0)
+    throw new ApiFailure(
+      'bad_request',
+      `app ${app.name} has no ${unknown.length === 1 ? 'input' : 'inputs'} ${unknown.join(', ')}`,
+      {
+        remedy: `See what it asks for: \`tenon apps show ${app.name}\`.`,
+      },
+    )
   const aside = Object.entries(values).filter(([name]) => isAside(name))
   const asked = Object.entries({ ...values, ...changes }).filter(
     ([name, value]) => value !== null && !isAside(name),
