@@ -35,7 +35,10 @@ describe(`today's server, and an agent of ${EARLIER.slice(0, 7)} that keeps no j
   const name = 'a job with declared egress waits, says for which version, and runs once the agent is updated'
   test.skipIf(absent)(absent ? `${name} (${absent})` : name, { timeout: 240_000 }, async () => {
     try {
-      await createInstall(stage, { web: { settings: () => ({ egress: [{ host: 'api.example.com', port: 443 }] }) }, api: {} })
+      await createInstall(stage, {
+        web: { settings: () => ({ egress: [{ host: 'api.example.com', port: 443 }] }) },
+        api: {},
+      })
       await stage.startAgent(undefined, { dist: earlier.dist })
       const waiting = await until('the deploy to wait', async () => (await stage.job('deploy:web'))?.waiting)
       expect(waiting).toMatchObject({
