@@ -1,7 +1,7 @@
 import { ANNOTATIONS, BUNDLE_ANNOTATIONS } from '@tenon/core'
 import { collectGarbage } from '@tenon/oci'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { collectVendorGarbage } from '../operations/collect-garbage.ts'
+import { collectVendorGarbage } from '../artifacts/collect-garbage.ts'
 import { auditOf } from '../testing/audit.ts'
 import { rawRegistry } from '../testing/raw-registry.ts'
 import {

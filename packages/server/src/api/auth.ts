@@ -4,8 +4,8 @@ import type { FastifyRequest } from 'fastify'
 import type { Context } from '../context.ts'
 import { hashSecret, secretMatches } from '../crypto.ts'
 import { ApiFailure } from '../errors.ts'
-import type { Caller } from '../operations/actor.ts'
-import { selectTokens, TOKEN_PREFIX, type Token } from '../operations/tokens.ts'
+import type { Caller } from '../people/actor.ts'
+import { selectTokens, TOKEN_PREFIX, type Token } from '../people/tokens.ts'
 
 const USED_EVERY_MS = 60_000
 

@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { z } from 'zod'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
-import type { Caller } from '../operations/actor.ts'
+import type { Caller } from '../people/actor.ts'
 
 type Out<T> = T extends z.ZodType ? z.output<T> : T extends 'bytes' ? AsyncIterable<Uint8Array> : undefined
 

@@ -1,8 +1,8 @@
-import { cancelJob, forceSettle } from '../operations/job-control.ts'
-import { selectJobs } from '../store/job-lists.ts'
+import { cancelJob, forceSettle } from '../jobs/control.ts'
+import { selectJobs } from '../jobs/lists.ts'
 import { jobView, jobViews } from '../store/views.ts'
 import { notFound, pageOf, type Handlers } from './handler.ts'
-import { findInstall } from './install-view.ts'
+import { findInstall } from '../installs/view.ts'
 import { streamLog } from './streams.ts'
 import type { Context } from '../context.ts'
 

@@ -1,8 +1,8 @@
 import { sql } from 'kysely'
 import type { ServerResponse } from 'node:http'
 import type { Context } from '../context.ts'
-import type { Caller } from '../operations/actor.ts'
-import { selectTokens } from '../operations/tokens.ts'
+import type { Caller } from '../people/actor.ts'
+import { selectTokens } from '../people/tokens.ts'
 import { isDatabaseAway } from '../store/database.ts'
 import { callerOf, mayCall, type Right } from './auth.ts'
 

@@ -1,9 +1,9 @@
-import { actorOf } from '../operations/actor.ts'
-import { newestVersion } from '../operations/newest-version.ts'
-import { requireSecretName } from '../operations/secret-names.ts'
+import { actorOf } from '../people/actor.ts'
+import { newestVersion } from '../apps/newest-version.ts'
+import { requireSecretName } from '../secrets/names.ts'
 import { transact } from '../store/transaction.ts'
 import type { Handlers } from './handler.ts'
-import { findInstall } from './install-view.ts'
+import { findInstall } from '../installs/view.ts'
 
 export const secretHandlers = {
   'secrets.put': async ({ context, params, body, caller }) => {

@@ -3,7 +3,7 @@ import type { FastifyReply } from 'fastify'
 import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import type { Context } from '../context.ts'
-import { readLog } from '../store/logs.ts'
+import { readLog } from '../jobs/logs.ts'
 import { runView } from '../store/views.ts'
 
 /** Without any hint a follower looks again after this long: a hint may be lost, the database is the truth. */

@@ -1,5 +1,5 @@
-import { actorOf } from '../operations/actor.ts'
-import { createToken, revokeToken, selectTokens, type Token } from '../operations/tokens.ts'
+import { actorOf } from '../people/actor.ts'
+import { createToken, revokeToken, selectTokens, type Token } from '../people/tokens.ts'
 import { transact } from '../store/transaction.ts'
 import { notFound, pageOf, type Handlers } from './handler.ts'
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { AppInput, JobKind } from '@tenon/core'
 import { routes, type Route } from '@tenon/protocol'
-import { createJobs } from '../operations/create-job.ts'
+import { createJobs } from '../jobs/create.ts'
 import { transact } from '../store/transaction.ts'
 import { connectAgent, type TestAgent } from '../testing/test-agent.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'

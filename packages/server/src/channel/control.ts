@@ -1,7 +1,7 @@
 import type { Feature } from '@tenon/core'
 import { sql } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
-import { overdueSince } from '../operations/lapse-jobs.ts'
+import { overdueSince } from '../jobs/lapse.ts'
 import type { Session } from './session.ts'
 
 /** A secret that an agent could not store: a full disk may have room by then. */

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
-import type { ClaimedJob } from '../store/jobs.ts'
+import type { ClaimedJob } from '../jobs/claim.ts'
 import type { Session } from './session.ts'
 
 /**

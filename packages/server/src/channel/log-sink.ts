@@ -1,6 +1,6 @@
 import { LOG_WINDOW } from '@tenon/protocol'
 import type { Context } from '../context.ts'
-import { storeLogChunk } from '../store/logs.ts'
+import { storeLogChunk } from '../jobs/logs.ts'
 
 /** Small enough to be quick, large enough that a chatty job makes few files and rows. */
 const CHUNK_BYTES = 131_072

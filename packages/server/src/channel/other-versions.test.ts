@@ -1,7 +1,7 @@
 import type { HeldJob, JobKind } from '@tenon/core'
 import { WIRE_RANGE } from '@tenon/protocol'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { createJobs } from '../operations/create-job.ts'
+import { createJobs } from '../jobs/create.ts'
 import { transact } from '../store/transaction.ts'
 import { auditOf } from '../testing/audit.ts'
 import { idleAgent } from '../testing/idle-agent.ts'

@@ -1,5 +1,5 @@
 import { laneOf, type JobKind } from '@tenon/core'
-import type { Claim } from '../store/jobs.ts'
+import type { Claim } from '../jobs/claim.ts'
 
 /** How many jobs an agent takes at once; where `interactiveSlots` is 0, all kinds share `slots`. */
 export interface Places {

@@ -1,5 +1,5 @@
 import type { Context } from '../context.ts'
-import { extendLeases } from '../store/leases.ts'
+import { extendLeases } from '../jobs/leases.ts'
 import { createBatcher } from '../store/batch.ts'
 import { controlAgents } from './control.ts'
 import { giveAgain } from './give-again.ts'

@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { WebSocketServer } from 'ws'
 import type { Context } from '../context.ts'
-import { corked } from '../corked.ts'
+import { corked } from '../ground/corked.ts'
 import { Connection } from './connection.ts'
 import type { Sessions } from './sessions.ts'
 

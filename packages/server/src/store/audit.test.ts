@@ -2,7 +2,7 @@ import { emptyHead, sealEntry, type AuditFact, type AuditHead } from '@tenon/cor
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sha256 } from '../crypto.ts'
-import { sealServerChain } from '../loops/seal.ts'
+import { sealServerChain } from '../audit/seal.ts'
 import { auditProblems, entriesOf } from '../testing/audit.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { transact, transactWithHeads } from './transaction.ts'

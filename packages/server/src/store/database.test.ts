@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { selectJobs } from './job-lists.ts'
-import { CLAIM } from './jobs.ts'
-import { CANCELED } from '../loops/loops.ts'
+import { selectJobs } from '../jobs/lists.ts'
+import { CLAIM } from '../jobs/claim.ts'
+import { CANCELED } from '../loops.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 
 let tenant: TestTenant

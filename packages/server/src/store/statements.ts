@@ -1,7 +1,7 @@
 import { Kysely, PostgresDialect, sql, type CompiledQuery, type RawBuilder } from 'kysely'
 import type { Duplex } from 'node:stream'
 import type pg from 'pg'
-import { corked } from '../corked.ts'
+import { corked } from '../ground/corked.ts'
 import type { Database } from './schema.ts'
 
 export type Db = Kysely<Database>

@@ -1,7 +1,7 @@
 import { entryParts, SERVER_CHAIN, type AuditFact, type AuditHead } from '@tenon/core'
 import type pg from 'pg'
 import type { Context } from '../context.ts'
-import type { Taking } from '../seats.ts'
+import type { Taking } from '../jobs/slots.ts'
 import { isDatabaseAway, isDeadlock } from './database.ts'
 import {
   isStalePlan,

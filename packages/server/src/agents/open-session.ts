@@ -1,0 +1,382 @@
+import {
+  isSignedBy,
+  reconcile,
+  signingBytes,
+  type AgentRole,
+  type AuditFact,
+  type AuditHead,
+  type Reconciliation,
+  type SignedDocument,
+} from '@tenon/core'
+import { isAgreed, WIRE_RANGE, type AgentHello, type RejectCode } from '@tenon/protocol'
+import { sql } from 'kysely'
+import type { Context } from '../context.ts'
+import { verify } from '../crypto.ts'
+import { agentKeysOf } from './keys.ts'
+import { knownJobs } from '../jobs/claim.ts'
+import { leaseFromNow } from '../jobs/leases.ts'
+import { transact, type Tx } from '../store/transaction.ts'
+import { advanceRuns, lockRuns } from '../runs/advance.ts'
+import { chainOf } from '../audit/chains.ts'
+import { endGoneJob, requeueJob } from '../jobs/control.ts'
+import { lapseJob } from '../jobs/lapse.ts'
+import { reviveJob } from '../jobs/revive.ts'
+
+export interface OpenedSession {
+  sessionId: string
+  role: AgentRole
+  installId: string | null
+  pool: string
+  /** The one it has now first: what waited for a session may be signed by one before it. */
+  publicKeys: string[]
+  verdicts: Reconciliation['verdicts']
+  /** Jobs of the inventory that count against the slots. */
+  held: string[]
+  auditHead: AuditHead | null
+  eventSeq: number
+  features: string[]
+}
+
+export type Handshake =
+  | { ok: true; session: OpenedSession }
+  | { ok: false; code: RejectCode; message: string }
+
+/** What the agent must sign to prove that it is the one that enrolled, here and now. */
+export interface Challenge {
+  agentId: string
+  agentNonce: string
+  nonce: string
+  serverId: string
+  wire: number
+}
+
+export interface Opening {
+  challenge: Challenge
+  hello: AgentHello
+  signed: SignedDocument
+}
+
+/** Verifies the agents, lets the newer start win, and settles with each what both sides hold. One transaction for all. */
+export async function openSessions(context: Context, openings: readonly Opening[]): Promise<Handshake[]> {
+  const ids = openings.map(({ challenge }) => challenge.agentId)
+  const isFirst = (index: number) => ids.indexOf(ids[index]!) === index
+  const answers = await transact(context, (tx) =>
+    openAll(
+      context,
+      tx,
+      openings.filter((_, index) => isFirst(index)),
+    ),
+  )
+  // Another opening of the same agent must see what the first one left.
+  const others = openings.filter((_, index) => !isFirst(index))
+  const later = others.length > 0 ? await openSessions(context, others) : []
+  return openings.map((_, index) => (isFirst(index) ? answers.shift()! : later.shift()!))
+}
+
+async function openAll(context: Context, tx: Tx, openings: readonly Opening[]): Promise<Handshake[]> {
+  const { rows } = await sql<Agent>`
+    select id, install_id, role, pool, status, boot_counter, boot_id, public_key, event_seq
+    from agent where id = any(${openings.map((o) => o.challenge.agentId)}) order by id for update`.execute(
+    tx.db,
+  )
+  const agents = new Map(rows.map((row) => [row.id, row]))
+  const judged = openings.map((opening) => {
+    const agent = agents.get(opening.challenge.agentId)
+    const refusal = refusalOf(context, tx, agent, opening)
+    const sessionId = context.newId('session')
+    return refusal ?? { agent: agent!, hello: opening.hello, sessionId }
+  })
+  const accepted = judged.filter((one): one is Accepted => 'agent' in one)
+  const inventories = await settleInventories(context, tx, accepted)
+  await saveSessions(context, tx, accepted)
+  await finishAgentSteps(
+    context,
+    tx,
+    accepted.flatMap(({ agent }) => agent.install_id ?? []),
+  )
+  const heads = await checkAuditHeads(context, tx, accepted)
+  const keys = await agentKeysOf(
+    tx.db,
+    accepted.map(({ agent }) => agent),
+  )
+  return judged.map((one) =>
+    'agent' in one ? { ok: true, session: sessionOf(one, inventories.get(one.agent.id)!, heads, keys) } : one,
+  )
+}
+
+function sessionOf(
+  { agent, hello, sessionId }: Accepted,
+  result: Reconciliation,
+  heads: ReadonlyMap<string, AuditHead>,
+  keys: ReadonlyMap<string, string[]>,
+): OpenedSession {
+  return {
+    sessionId,
+    role: agent.role,
+    installId: agent.install_id,
+    pool: agent.pool,
+    publicKeys: keys.get(agent.id) ?? [],
+    verdicts: result.verdicts,
+    held: runningOf(hello, result),
+    auditHead: heads.get(agent.install_id ?? '') ?? null,
+    eventSeq: agent.event_seq,
+    features: hello.features,
+  }
+}
+
+type Refused = Extract<Handshake, { ok: false }>
+
+function refusalOf(
+  context: Context,
+  tx: Tx,
+  agent: Agent | undefined,
+  opening: Opening,
+): Refused | undefined {
+  if (!agent) return { ok: false, code: 'unknown_agent', message: 'this server knows no such agent' }
+  const { challenge, hello, signed } = opening
+  const { bootCounter } = hello
+  if (!isSignedBy('agent-hello/2', signed, agent.public_key, verify) || !answers(challenge, hello)) {
+    const message = 'the handshake is not signed by the key that enrolled'
+    return refuse(context, tx, agent, opening, 'bad_signature', message)
+  }
+  if (!isAgreed(WIRE_RANGE, hello.speaks, challenge.wire)) {
+    const message = 'somebody in between changed which versions the agent speaks'
+    return refuse(context, tx, agent, opening, 'wire_version', message)
+  }
+  if (agent.status === 'revoked')
+    return { ok: false, code: 'revoked', message: 'this agent’s identity was ended' }
+  if (agent.status === 'replaced')
+    return { ok: false, code: 'superseded', message: 'another agent took over this install' }
+  if (bootCounter > agent.boot_counter || isSameStart(agent, hello)) return undefined
+  const message = `a newer start (${agent.boot_counter}) of this agent is known; this one is ${bootCounter}. Two copies share one identity: stop one, and enrol it anew`
+  return refuse(context, tx, agent, opening, 'quarantined', message)
+}
+
+/** Signed for this very challenge, and no other. */
+function answers(challenge: Challenge, hello: AgentHello): boolean {
+  const { agentId, agentNonce, nonce, serverId, wire } = challenge
+  return (
+    hello.agentId === agentId &&
+    hello.agentNonce === agentNonce &&
+    hello.nonce === nonce &&
+    hello.serverId === serverId &&
+    hello.wire === wire
+  )
+}
+
+function isSameStart(agent: Agent, hello: AgentHello): boolean {
+  return hello.bootCounter === agent.boot_counter && hello.bootId === agent.boot_id
+}
+
+interface Accepted {
+  agent: Agent
+  hello: AgentHello
+  sessionId: string
+}
+
+type Agent = {
+  id: string
+  install_id: string | null
+  role: AgentRole
+  pool: string
+  status: 'enrolled' | 'replaced' | 'revoked'
+  boot_counter: number
+  boot_id: string
+  public_key: string
+  event_seq: number
+}
+
+function refuse(
+  context: Context,
+  tx: Tx,
+  agent: Agent,
+  opening: Opening,
+  code: 'bad_signature' | 'wire_version' | 'quarantined',
+  message: string,
+): Refused {
+  const [chain, action] = [chainOf(agent.install_id), `agent.${code}`]
+  // Whoever does not have the agent's key, or stands between it and the server, is a stranger.
+  if (code !== 'quarantined' && !context.refusals.admit(opening, chain, action, code, context.now()))
+    return { ok: false, code, message }
+  tx.audit(chain, {
+    actor: { type: 'server', id: context.serverId },
+    action,
+    subject: { type: 'agent', id: agent.id },
+    outcome: 'refused',
+    manifestDigest: null,
+    details: { message },
+  })
+  return { ok: false, code, message }
+}
+
+async function settleInventories(
+  context: Context,
+  tx: Tx,
+  accepted: readonly Accepted[],
+): Promise<Map<string, Reconciliation>> {
+  const known = await knownJobs(
+    tx,
+    accepted.map(({ agent }) => agent.id),
+    accepted.flatMap(({ hello }) => hello.inventory.map((job) => job.jobId)),
+  )
+  const results = new Map<string, Reconciliation>()
+  for (const { agent, hello } of accepted) {
+    const named = new Set(hello.inventory.map((job) => job.jobId))
+    const mine = known.filter((job) => job.agentId === agent.id || named.has(job.jobId))
+    const result = reconcile(agent.id, hello.inventory, mine)
+    results.set(agent.id, result)
+    for (const jobId of result.requeue)
+      await requeueJob(context, tx, jobId, agent.id, 'the agent never received it')
+    for (const jobId of result.lapsed) await lapseJob(context, tx, jobId)
+    for (const jobId of result.revived) await reviveJob(context, tx, jobId)
+    for (const jobId of result.gone) await endGoneJob(context, tx, jobId, agent.id)
+  }
+  const all = [...results.values()]
+  // What is held has no lease: its agent says so once more, in signed words.
+  const kept = accepted.flatMap(({ agent, hello }) => runningOf(hello, results.get(agent.id)!))
+  const begun = all.flatMap((result) => result.begun)
+  await keepJobs(context, tx, kept, begun)
+  await auditRecovered(tx, [...all.flatMap(({ recover }) => recover), ...begun])
+  return results
+}
+
+/** What the agent has and goes on with; what it says that it holds waits. */
+function runningOf({ inventory }: AgentHello, { verdicts }: Reconciliation): string[] {
+  const waiting = new Set(inventory.filter(({ state }) => state === 'held').map(({ jobId }) => jobId))
+  return verdicts
+    .filter(({ jobId, verdict }) => verdict !== 'forget' && !waiting.has(jobId))
+    .map(({ jobId }) => jobId)
+}
+
+async function keepJobs(context: Context, tx: Tx, kept: string[], begun: string[]): Promise<void> {
+  if (kept.length === 0) return
+  await sql`
+    update job set status = case when status in ('lost', 'held') then 'running' else status end,
+      lease_until = ${leaseFromNow(context)}
+    where id = any(${kept}) and (status in ('assigned', 'running', 'lost') or id = any(${begun}))`.execute(
+    tx.db,
+  )
+  if (begun.length > 0) tx.write(sql`delete from job_hold where job_id = any(${begun})`)
+}
+
+async function auditRecovered(tx: Tx, recovered: string[]): Promise<void> {
+  if (recovered.length === 0) return
+  const rows = await tx.db
+    .selectFrom('job')
+    .select(['id', 'agent_id', 'fence', 'install_id', 'manifest_digest', 'run_id'])
+    .where(sql<boolean>`id = any(${recovered})`)
+    .orderBy('id')
+    .execute()
+  for (const row of rows) {
+    tx.audit(chainOf(row.install_id), {
+      actor: { type: 'agent', id: row.agent_id! },
+      action: 'job.recovered',
+      subject: { type: 'job', id: row.id },
+      outcome: 'ok',
+      manifestDigest: row.manifest_digest,
+      details: { fence: row.fence },
+    })
+    if (row.run_id) tx.nudge(`run:${row.run_id}`)
+  }
+}
+
+async function saveSessions(context: Context, tx: Tx, accepted: readonly Accepted[]): Promise<void> {
+  if (accepted.length === 0) return
+  const column = <V>(value: (one: Accepted) => V) => accepted.map(value)
+  const recipients = column(({ agent, hello }) => (recipientHolds(agent, hello) ? hello.recipient : null))
+  await sql`
+    update agent set boot_counter = s.boot_counter, boot_id = s.boot_id, session_id = s.session_id,
+      process_id = ${context.processId}, last_seen_at = ${tx.at}, version = s.version, slots = s.slots,
+      runtime = s.runtime, features = string_to_array(s.features, ' '), recipient = coalesce(s.recipient, agent.recipient),
+      recipient_signature = coalesce(s.signature, agent.recipient_signature)
+    from unnest(${column(({ agent }) => agent.id)}::text[], ${column(({ hello }) => hello.bootCounter)}::bigint[],
+      ${column(({ hello }) => hello.bootId)}::text[], ${column((one) => one.sessionId)}::text[],
+      ${column(({ hello }) => hello.version)}::text[], ${column(({ hello }) => hello.slots)}::int[],
+      ${column(({ hello }) => JSON.stringify(hello.runtime))}::jsonb[], ${recipients.map((r) => r?.age ?? null)}::text[],
+      ${recipients.map((r) => r?.signature ?? null)}::text[],
+      ${column(({ hello }) => hello.features.join(' '))}::text[])
+      as s(id, boot_counter, boot_id, session_id, version, slots, runtime, recipient, signature, features)
+    where agent.id = s.id`.execute(tx.db)
+  for (const { agent, hello } of accepted) {
+    tx.nudge(`agent:${agent.id}`)
+    if (!isSameStart(agent, hello)) tx.audit(chainOf(agent.install_id), startFact(agent, hello))
+  }
+}
+
+function recipientHolds(agent: Agent, { recipient }: AgentHello): boolean {
+  if (recipient === null) return false
+  const statement = { agentId: agent.id, recipient: recipient.age }
+  return verify(agent.public_key, signingBytes('agent-recipient/1', statement), recipient.signature)
+}
+
+function startFact(agent: Agent, hello: AgentHello): AuditFact {
+  return {
+    actor: { type: 'agent', id: agent.id },
+    action: agent.boot_counter === 0 ? 'agent.connected' : 'agent.superseded_earlier',
+    subject: { type: 'agent', id: agent.id },
+    outcome: 'ok',
+    manifestDigest: null,
+    details: {
+      bootCounter: hello.bootCounter,
+      version: hello.version,
+      runtime: hello.runtime.name,
+      confinement: hello.runtime.confinement,
+    },
+  }
+}
+
+/** A provision run waits for its agent in a step of its own; here it is. */
+async function finishAgentSteps(context: Context, tx: Tx, installIds: string[]): Promise<void> {
+  if (installIds.length === 0) return
+  const { rows } = await sql<{ id: string; run_id: string }>`
+    select step.id, step.run_id from run join step on step.run_id = run.id
+    where run.install_id = any(${installIds}) and run.status = 'active'
+      and step.kind = 'agent' and step.status = 'active'`.execute(tx.db)
+  if (rows.length === 0) return
+  const runs = await lockRuns(
+    tx,
+    rows.map((row) => row.run_id),
+  )
+  await sql`
+    update step set status = 'succeeded', finished_at = ${tx.at}
+    where id = any(${rows.map((row) => row.id)}) and status = 'active'`.execute(tx.db)
+  await advanceRuns(context, tx, runs)
+}
+
+/** An agent kept the head that was acknowledged to it: if the chain no longer holds it, somebody cut or changed the audit. */
+async function checkAuditHeads(
+  context: Context,
+  tx: Tx,
+  accepted: readonly Accepted[],
+): Promise<Map<string, AuditHead>> {
+  const chains = accepted.flatMap(({ agent }) => agent.install_id ?? [])
+  if (chains.length === 0) return new Map()
+  const kept = accepted.flatMap(({ agent, hello: { auditHead } }) =>
+    auditHead && auditHead.chain === agent.install_id && auditHead.seq > 0 ? [{ agent, auditHead }] : [],
+  )
+  const { rows } = await sql<AuditHead & { found: string | null }>`
+    select head.chain, head.seq, head.hash, entry.hash as found from audit_head as head
+    left join unnest(${kept.map((k) => k.auditHead.chain)}::text[], ${kept.map((k) => k.auditHead.seq)}::bigint[]) as k(chain, seq)
+      on k.chain = head.chain
+    left join audit_entry as entry on entry.chain = k.chain and entry.seq = k.seq
+    where head.chain = any(${chains})`.execute(tx.db)
+  const heads = new Map(rows.map((row) => [row.chain, row]))
+  for (const { agent, auditHead } of kept) {
+    const found = heads.get(auditHead.chain)?.found ?? null
+    if (found === auditHead.hash) continue
+    const { chain, seq, hash } = auditHead
+    context.log.error(
+      { chain, seq },
+      'the audit chain no longer holds the entry that was acknowledged to the agent',
+    )
+    tx.audit(chainOf(null), {
+      actor: { type: 'agent', id: agent.id },
+      action: 'audit.mismatch',
+      subject: { type: 'chain', id: chain },
+      outcome: 'failed',
+      manifestDigest: null,
+      details: { keptSeq: seq, keptHash: hash, foundHash: found },
+    })
+  }
+  return new Map(rows.map(({ chain, seq, hash }) => [chain, { chain, seq, hash }]))
+}

@@ -1,0 +1,77 @@
+import type { AuditFact } from '@tenon/core'
+import { sql } from 'kysely'
+import type { Context } from '../context.ts'
+import { leaseFromNow } from './leases.ts'
+import type { Tx } from '../store/transaction.ts'
+import { chainOf } from '../audit/chains.ts'
+
+/** An agent's word that a job of its runs. */
+export interface Started {
+  agentId: string
+  jobId: string
+  fence: number
+  at: string
+  confinement: string
+}
+
+/** A word about a job that is another's by now, or that has ended, changes nothing. One may run by its agent's inventory. */
+export async function startJobs(context: Context, tx: Tx, started: readonly Started[]): Promise<void> {
+  if (started.length === 0) return
+  const column = <K extends keyof Started>(name: K) => started.map((s) => s[name])
+  const { rows } = await sql<StartedRow>`
+    with running as (
+      update job set status = 'running', started_at = s.at, confinement = s.confinement,
+        lease_until = ${leaseFromNow(context)}
+      from unnest(${column('jobId')}::text[], ${column('agentId')}::text[], ${column('fence')}::int[],
+        ${column('at')}::timestamptz[], ${column('confinement')}::text[]) as s(id, agent_id, fence, at, confinement)
+      where job.id = s.id and job.agent_id = s.agent_id and job.fence = s.fence
+        and (job.status in ('assigned', 'held', 'lost') or (job.status = 'running' and job.started_at is null))
+      returning job.id, job.agent_id, job.fence, job.confinement, install_id, run_id, build_id, manifest_digest
+    ), unheld as (
+      delete from job_hold using running where job_hold.job_id = running.id
+    ), building as (
+      update build set status = 'running' from running where build.id = running.build_id and build.status = 'queued'
+    )
+    select * from running order by id`.execute(tx.db)
+  for (const row of rows) {
+    tx.audit(chainOf(row.install_id), startedFact(row))
+    tx.nudge(`job:${row.id}`)
+    if (row.run_id) tx.nudge(`run:${row.run_id}`)
+  }
+}
+
+export function assignedFact(
+  { serverId }: Pick<Context, 'serverId'>,
+  job: { id: string; agentId: string; manifestDigest: string; fence: number | string },
+): AuditFact {
+  const { id, agentId, manifestDigest, fence } = job
+  return {
+    actor: { type: 'server', id: serverId },
+    action: 'job.assigned',
+    subject: { type: 'job', id },
+    outcome: 'ok',
+    manifestDigest,
+    details: { agentId, fence },
+  }
+}
+
+export function startedFact(job: Omit<StartedRow, 'install_id' | 'run_id'>): AuditFact {
+  return {
+    actor: { type: 'agent', id: job.agent_id },
+    action: 'job.started',
+    subject: { type: 'job', id: job.id },
+    outcome: 'ok',
+    manifestDigest: job.manifest_digest,
+    details: { fence: job.fence, confinement: job.confinement },
+  }
+}
+
+interface StartedRow {
+  id: string
+  agent_id: string
+  fence: number
+  confinement: string
+  install_id: string | null
+  run_id: string | null
+  manifest_digest: string
+}
