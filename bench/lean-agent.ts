@@ -2,7 +2,7 @@ import { documentDigest, FEATURE_NAMES, keptManifest, type JobManifest } from '@
 import { PRODUCT_VERSION, type JobReport, type ServerFrame } from '@tenon/protocol'
 import type { Logger } from 'pino'
 import { createChannel, type Channel, type SigningKey } from '../packages/agent/src/index.ts'
-import { sha256, signerOf } from '../packages/agent/src/crypto.ts'
+import { sha256, signerOf } from '../packages/agent/src/ground/crypto.ts'
 
 /** What the server must know of an agent beforehand, and what the agent must know of the server. */
 export interface Identity {

@@ -1,5 +1,5 @@
 import { JOB_KINDS, type JobKind } from '@tenon/core'
-import type { AgentError } from './errors.ts'
+import type { AgentError } from './ground/errors.ts'
 
 export interface KindSetting<V extends string> {
   variable: string

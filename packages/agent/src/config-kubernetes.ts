@@ -2,7 +2,7 @@ import type { JobKind } from '@tenon/core'
 import path from 'node:path'
 import { z } from 'zod'
 import { byKind, type KindSetting } from './config-kinds.ts'
-import type { AgentError } from './errors.ts'
+import type { AgentError } from './ground/errors.ts'
 
 export interface KubernetesConfig {
   /** Absent: the service account of the agent's own pod. */

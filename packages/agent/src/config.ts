@@ -4,10 +4,10 @@ import { parseArgs } from 'node:util'
 import { NETWORK_MODES, type Capacity, type JobKind, type NetworkMode } from '@tenon/core'
 import { z } from 'zod'
 import { byKind, type KindSetting } from './config-kinds.ts'
-import { AgentError } from './errors.ts'
+import { AgentError } from './ground/errors.ts'
 import { kubernetesConfig, kubernetesFields, type KubernetesConfig } from './config-kubernetes.ts'
-import type { ProxySettings } from './proxy.ts'
-import type { RegistrySettings } from './registry-access.ts'
+import type { ProxySettings } from './ground/proxy.ts'
+import type { RegistrySettings } from './ground/registry-access.ts'
 
 export interface AgentConfig {
   serverUrl: string

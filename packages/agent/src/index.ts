@@ -9,10 +9,10 @@ export {
 } from './channel/channel.ts'
 export type { HelloContent } from './channel/handshake.ts'
 export { readConfig, type AgentConfig } from './config.ts'
-export { loadSigningKey, makeSigningKey, type SigningKey } from './crypto.ts'
-export { enrol, type EnrolOptions } from './enrol.ts'
-export { AGENT_ERROR_CODES, AgentError, type AgentErrorCode } from './errors.ts'
-export { EXIT, type ExitCode } from './exit-codes.ts'
+export { loadSigningKey, makeSigningKey, type SigningKey } from './ground/crypto.ts'
+export { enrol, type EnrolOptions } from './enrolment/enrol.ts'
+export { AGENT_ERROR_CODES, AgentError, type AgentErrorCode } from './ground/errors.ts'
+export { EXIT, type ExitCode } from './ground/exit-codes.ts'
 export type {
   JobExit,
   JobHandle,

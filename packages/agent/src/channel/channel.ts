@@ -1,9 +1,9 @@
 import { fullJitter, type KeyLink, type KnownKeys } from '@tenon/core'
 import type { AgentFrame, RejectCode, ServerFrame } from '@tenon/protocol'
 import type { Logger } from 'pino'
-import type { SignText } from '../crypto.ts'
-import { pause } from '../pause.ts'
-import type { ProxySettings } from '../proxy.ts'
+import type { SignText } from '../ground/crypto.ts'
+import { pause } from '../ground/pause.ts'
+import type { ProxySettings } from '../ground/proxy.ts'
 import { Connection, type ConnectionEnd } from './connection.ts'
 import type { HelloContent } from './handshake.ts'
 

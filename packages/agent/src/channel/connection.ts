@@ -10,8 +10,8 @@ import {
   type ServerFrame,
 } from '@tenon/protocol'
 import { WebSocket } from 'ws'
-import { messageOf } from '../errors.ts'
-import { proxyAgent } from '../proxy.ts'
+import { messageOf } from '../ground/errors.ts'
+import { proxyAgent } from '../ground/proxy.ts'
 import { checkChallenge } from './handshake.ts'
 import type { ChannelOptions, Welcome } from './channel.ts'
 

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { pino } from 'pino'
 import { expect, it } from 'vitest'
-import { makeSigningKey, signerOf } from '../crypto.ts'
+import { makeSigningKey, signerOf } from '../ground/crypto.ts'
 import { ContractServer } from '../testing/contract-server.ts'
 import { waitUntil } from '../testing/wait-until.ts'
 import { createChannel } from './channel.ts'

@@ -6,7 +6,7 @@ import {
   type ServerChallenge,
   type ServerFrame,
 } from '@tenon/protocol'
-import { verify } from '../crypto.ts'
+import { verify } from '../ground/crypto.ts'
 
 /** What an agent says of itself; the rest of its hello is of the connection. */
 export type HelloContent = Omit<

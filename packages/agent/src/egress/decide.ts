@@ -1,6 +1,6 @@
 import { isIP } from 'node:net'
 import { SERVER_NAME, type JobNetwork } from '@tenon/core'
-import { isClosed } from '../job-network.ts'
+import { isClosed } from './network.ts'
 import { isLoopback, isSame, parseTarget, showTarget, targetOf, type Target } from './target.ts'
 
 export interface EgressRules {

@@ -2,7 +2,7 @@ import { lookup } from 'node:dns/promises'
 import http from 'node:http'
 import https from 'node:https'
 import net, { isIP } from 'node:net'
-import { proxyFor, type ProxySettings } from '../proxy.ts'
+import { proxyFor, type ProxySettings } from '../ground/proxy.ts'
 import { isSpecialAddress } from './addresses.ts'
 import { showTarget, type Target } from './target.ts'
 

@@ -1,6 +1,6 @@
 import { SERVER_NAME, type JobManifest } from '@tenon/core'
-import { allowedNetwork, isClosed, reachesCluster, type NetworkLimits } from '../job-network.ts'
-import type { ProxySettings } from '../proxy.ts'
+import { allowedNetwork, isClosed, reachesCluster, type NetworkLimits } from './network.ts'
+import type { ProxySettings } from '../ground/proxy.ts'
 import type { OwnNetwork } from '../runtime/runtime.ts'
 import type { EgressRules } from './decide.ts'
 import { isLoopback, parseTarget, showTarget, targetOf, type Target } from './target.ts'

@@ -17,7 +17,7 @@ import type {
 } from '@tenon/protocol'
 import type { z } from 'zod'
 import type { RelayedJob } from '../egress/relay.ts'
-import type { ReportedOutputs } from '../journal-state.ts'
+import type { ReportedOutputs } from '../journal/journal-state.ts'
 import { JobApiError } from './answer.ts'
 
 /** What the routes need of the agent, for one authenticated job. */

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { imageOf } from '../service-desk.ts'
+import { imageOf } from './service-desk.ts'
 import { ApiWorld, type ApiJob } from '../testing/api-world.ts'
 
 let world: ApiWorld

@@ -1,9 +1,9 @@
 import { chmod, chown, lstat, mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
-import { sha256 } from '../crypto.ts'
-import { readIfThere, replaceFile } from '../durable-file.ts'
-import { AgentError } from '../errors.ts'
+import { sha256 } from '../ground/crypto.ts'
+import { readIfThere, replaceFile } from '../ground/durable-file.ts'
+import { AgentError } from '../ground/errors.ts'
 
 /** The kernel's bound on the path of a unix socket, without the closing zero. */
 const MAX_SOCKET_PATH = 107

@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto'
 import { isIP } from 'node:net'
 import path from 'node:path'
 import { z } from 'zod'
-import { readIfThere, replaceFile } from '../durable-file.ts'
+import { readIfThere, replaceFile } from '../ground/durable-file.ts'
 import { makeCertificate, type OwnCertificate } from './certificate.ts'
 
 const memorySchema = z.object({ key: z.string(), cert: z.string() })

@@ -1,5 +1,5 @@
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto'
-import type { SigningKey } from '../crypto.ts'
+import type { SigningKey } from '../ground/crypto.ts'
 import { formsOf } from './forms.ts'
 import { Mask } from './mask.ts'
 

@@ -1,8 +1,8 @@
 import type { AgentRole, KnownKeys } from '@tenon/core'
 import { readManifest } from '@tenon/protocol'
-import { fingerprint } from '../crypto.ts'
-import { heldState } from '../job-decisions.ts'
-import type { JobRecord, JournalState } from '../journal-state.ts'
+import { fingerprint } from '../ground/crypto.ts'
+import { heldState } from '../jobs/decisions.ts'
+import type { JobRecord, JournalState } from '../journal/journal-state.ts'
 import type { AgentStatus } from './desk.ts'
 import type { LastStart } from './last-start.ts'
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { z } from 'zod'
-import { readIfThere, replaceFile } from '../durable-file.ts'
+import { readIfThere, replaceFile } from '../ground/durable-file.ts'
 
 /** What the agent knew at its last start: where its owner reaches it, and what `status` tells when it is stopped. */
 const lastStart = z.object({

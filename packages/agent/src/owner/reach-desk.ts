@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import { AgentError } from '../errors.ts'
+import { AgentError } from '../ground/errors.ts'
 import type { OwnerDesk } from './desk.ts'
 import { readLastStart } from './last-start.ts'
 import { createRemoteDesk, isListening } from './remote-desk.ts'

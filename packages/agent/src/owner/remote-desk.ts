@@ -1,7 +1,7 @@
 import http from 'node:http'
 import net from 'node:net'
 import { z } from 'zod'
-import { AGENT_ERROR_CODES, AgentError } from '../errors.ts'
+import { AGENT_ERROR_CODES, AgentError } from '../ground/errors.ts'
 import { STORE_ERRORS, StoreError } from '../store/store-error.ts'
 import {
   agentStatus,

@@ -1,11 +1,10 @@
-import type { EventOutbox } from '../event-outbox.ts'
-import type { Identity } from '../identity.ts'
-import type { JobRunner } from '../job-runner.ts'
-import type { Journal } from '../journal.ts'
-import type { JournalEntry, JournalState } from '../journal-state.ts'
-import type { KeyRotation } from '../key-rotation.ts'
-import type { LogShipper } from '../log-shipper.ts'
-import type { Session } from '../session.ts'
+import type { EventOutbox } from '../journal/event-outbox.ts'
+import type { Identity } from '../enrolment/identity.ts'
+import type { JobRunner } from '../jobs/runner.ts'
+import type { Journal } from '../journal/journal.ts'
+import type { JournalEntry, JournalState } from '../journal/journal-state.ts'
+import type { KeyRotation } from '../enrolment/key-rotation.ts'
+import type { LogShipper } from '../journal/log-shipper.ts'
 import type { InstallStore } from '../store/install-store.ts'
 import { describeAgent } from './agent-status.ts'
 import type { OwnerDesk } from './desk.ts'
@@ -21,7 +20,7 @@ export interface RunningDeskContext {
   events: EventOutbox
   runner: JobRunner
   shipper: LogShipper
-  session: Session
+  session: { readonly connectedSince: string | null }
   rotation: KeyRotation
   /** Install agents only. */
   store: InstallStore | undefined

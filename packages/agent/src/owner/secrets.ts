@@ -1,4 +1,4 @@
-import { AgentError } from '../errors.ts'
+import { AgentError } from '../ground/errors.ts'
 import type { StoreReader } from '../store/install-store.ts'
 import type { SecretEntry } from './desk.ts'
 

@@ -2,7 +2,7 @@ import { chmod, rm } from 'node:fs/promises'
 import http, { type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Logger } from 'pino'
 import { z } from 'zod'
-import { AgentError, messageOf } from '../errors.ts'
+import { AgentError, messageOf } from '../ground/errors.ts'
 import { StoreError } from '../store/store-error.ts'
 import type { OwnerDesk } from './desk.ts'
 

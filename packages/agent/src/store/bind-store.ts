@@ -1,4 +1,4 @@
-import { AgentError } from '../errors.ts'
+import { AgentError } from '../ground/errors.ts'
 import type { InstallStore } from './install-store.ts'
 
 const INSTALL = 'install'

@@ -1,7 +1,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import { readFile, rm } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { sha256 } from '../crypto.ts'
+import { sha256 } from '../ground/crypto.ts'
 import { isMissing, makeFolder, namesIn, removeDurably, writeDurably } from './durable-files.ts'
 import { KEPT_VERSIONS } from './install-store.ts'
 import { placeOf, sealRecord, type RecordHeader, type RecordPlace, type StoreKeys } from './sealed-record.ts'

@@ -42,7 +42,8 @@ import {
   type ServerProof,
 } from '@tenon/protocol'
 import { WebSocketServer, type WebSocket } from 'ws'
-import { fingerprint, joinTokenKey, makeSigningKey, sha256, verify, type SigningKey } from '../crypto.ts'
+import { fingerprint, joinTokenKey, makeSigningKey, sha256, verify } from '../ground/crypto.ts'
+import type { SigningKey } from '../ground/crypto.ts'
 import { linkAfter } from './key-links.ts'
 import { waitUntil } from './wait-until.ts'
 

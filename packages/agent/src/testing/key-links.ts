@@ -1,5 +1,5 @@
 import { keyStatement, signKeyEnd, type KeyLink } from '@tenon/core'
-import type { SigningKey } from '../crypto.ts'
+import type { SigningKey } from '../ground/crypto.ts'
 
 /** Of a key that follows another; an older server does not say when that one ended. */
 export function linkAfter(

@@ -1,5 +1,5 @@
 import { PassThrough, Readable } from 'node:stream'
-import { runCommand } from '../commands/run-command.ts'
+import { runCommand } from '../owner/commands/run-command.ts'
 
 export interface Ran {
   code: number

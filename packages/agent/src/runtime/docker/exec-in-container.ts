@@ -1,7 +1,7 @@
 import http from 'node:http'
 import type { Duplex } from 'node:stream'
 import { z } from 'zod'
-import { pause } from '../../pause.ts'
+import { pause } from '../../ground/pause.ts'
 import { createExecOutput } from '../exec-output.ts'
 import type { ExecOutput } from '../exec-output.ts'
 import { ExecError } from '../runtime.ts'

@@ -1,6 +1,6 @@
 import type { ServiceComparison, ServiceGeneration } from '@tenon/protocol'
 import { z } from 'zod'
-import { sha256 } from '../../crypto.ts'
+import { sha256 } from '../../ground/crypto.ts'
 import type { WantedService } from '../services.ts'
 import { LABELS } from './container-spec.ts'
 import type { ServiceContainer } from './engine-services.ts'

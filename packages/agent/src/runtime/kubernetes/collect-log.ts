@@ -1,7 +1,7 @@
 import { open } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import type { Logger } from 'pino'
-import { pause } from '../../pause.ts'
+import { pause } from '../../ground/pause.ts'
 import type { KubeApi } from './kube-api.ts'
 import type { PodExec } from './kube-exec.ts'
 import { FOLLOW, REST } from './pod-scripts.ts'

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { pause } from '../../pause.ts'
+import { pause } from '../../ground/pause.ts'
 import type { JobExit } from '../runtime.ts'
 import { parseStatus } from '../wrapper.ts'
 import { collectLog } from './collect-log.ts'

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { mkdir, realpath } from 'node:fs/promises'
 import type { Logger } from 'pino'
-import { pause } from '../../pause.ts'
+import { pause } from '../../ground/pause.ts'
 import { followLog } from '../follow-log.ts'
 import { isJobId, jobIds } from '../process/job-folder.ts'
 import { RuntimeError } from '../runtime.ts'

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { pause } from '../../pause.ts'
+import { pause } from '../../ground/pause.ts'
 import type { KubeApi, Pod } from './kube-api.ts'
 import { isKube } from './kube-error.ts'
 

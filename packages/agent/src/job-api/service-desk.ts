@@ -1,0 +1,57 @@
+import type { JobManifest } from '@tenon/core'
+import { JobApiError } from './answer.ts'
+import type { ServiceDesk } from './route.ts'
+import type { RegistrySettings } from '../ground/registry-access.ts'
+import type { Services } from '../runtime/services.ts'
+
+export interface ServiceDeskContext {
+  services: Services
+  /** The install's own, from which the engine pulls. */
+  registry: RegistrySettings | undefined
+}
+
+/** What a job may do with the service of a component: which image runs is said by its manifest alone. */
+export function createServiceDesk(
+  { services, registry }: ServiceDeskContext,
+  manifest: JobManifest,
+): ServiceDesk {
+  const wanted = (component: string, spec: Parameters<ServiceDesk['bring']>[1]) => ({
+    ...spec,
+    image: imageOf(manifest, component, registry),
+  })
+  return {
+    async look(component, mayProbe) {
+      if (mayProbe) await services.admit(manifest.jobId)
+      return services.look(component)
+    },
+    compare: (component, spec) => services.compare(component, wanted(component, spec)),
+    bring: (component, spec) => services.bring(component, wanted(component, spec), manifest.jobId),
+    settle: (component, keep) => services.settle(component, keep),
+    remove: (component) => services.remove(component),
+    logs: (component, lines) => services.logs(component, lines),
+  }
+}
+
+/** Pure: by digest, as the install's registry is called by the engine. */
+export function imageOf(
+  manifest: JobManifest,
+  component: string,
+  registry: RegistrySettings | undefined,
+): string {
+  const operation = manifest.operations.find((each) => each.component === component)
+  const artifact = operation?.artifacts.find(({ name }) => name === 'artifact')
+  if (artifact === undefined) {
+    const message = `This job's manifest names no image of ${component}.`
+    throw new JobApiError('forbidden', message, 'Build the component, then deploy that build.')
+  }
+  if (registry === undefined) {
+    const message = 'This install has no registry that an image could come from.'
+    throw new JobApiError(
+      'unsupported',
+      message,
+      'Set TENON_REGISTRY_URL and TENON_REGISTRY_KEY_FILE of the agent.',
+    )
+  }
+  const host = registry.nodeAddress ?? new URL(registry.url).host
+  return `${host}/${artifact.repository}@${artifact.digest}`
+}
