@@ -3,7 +3,7 @@ import { byCaller, type Caller } from '../packages/server/src/people/actor.ts'
 import { createBuilds } from '../packages/server/src/builds/create.ts'
 import { createRun } from '../packages/server/src/runs/create.ts'
 import { readConfig, startServer, type Server } from '../packages/server/src/index.ts'
-import type { Taking } from '../packages/server/src/jobs/slots.ts'
+import type { TakenSlots } from '../packages/server/src/ground/slots.ts'
 import { transact } from '../packages/server/src/store/transaction.ts'
 import { monotonicMs, serveCommands } from './child.ts'
 import { collectedMemory } from './memory.ts'
@@ -33,11 +33,11 @@ const handlers = {
   },
   /** Whether jobs went into the queue or to their agents at once: both are told as soon as the commit was answered. */
   watchPools(pools: string[]) {
-    const { hub, seats } = running().context
+    const { hub, slots } = running().context
     for (const pool of pools) hub.on(`pool:${pool}`, () => stamps.push({ pool, at: monotonicMs() }))
     const watched = new Set(pools)
-    const open = seats.open.bind(seats)
-    seats.open = () => stamped(open(), watched)
+    const open = slots.open.bind(slots)
+    slots.open = () => stamped(open(), watched)
   },
   stamps: () => stamps.splice(0),
   memory: () => collectedMemory(),
@@ -79,7 +79,7 @@ const handlers = {
 }
 
 /** Stamps before the frames go out. */
-function stamped(taking: Taking, pools: ReadonlySet<string>): Taking {
+function stamped(taking: TakenSlots, pools: ReadonlySet<string>): TakenSlots {
   const taken: string[] = []
   return {
     ...taking,

@@ -2,12 +2,13 @@ import type { IdKind } from '@tenon/core'
 import type pg from 'pg'
 import type { Logger } from 'pino'
 import type { Config } from './config.ts'
-import type { Hub } from './ground/hub.ts'
-import type { KeyRing } from './keys/key-ring.ts'
-import type { Refusals } from './audit/refusals.ts'
 import type { BlobStore } from './ground/blobs.ts'
-import type { VendorRegistry } from './artifacts/registry.ts'
-import type { Seats } from './jobs/slots.ts'
+import type { Followers } from './ground/followers.ts'
+import type { Hub } from './ground/hub.ts'
+import type { KeyRing } from './ground/key-ring.ts'
+import type { Refusals } from './ground/refusals.ts'
+import type { Slots } from './ground/slots.ts'
+import type { VendorRegistry } from './ground/vendor-registry.ts'
 import type { Db } from './store/database.ts'
 
 /** Everything an operation may use. Made once at start, passed down, never a global. */
@@ -16,8 +17,9 @@ export interface Context {
   db: Db
   pool: pg.Pool
   hub: Hub
-  seats: Seats
+  slots: Slots
   refusals: Refusals
+  followers: Followers
   keys: KeyRing
   blobs: BlobStore
   registry: VendorRegistry

@@ -35,3 +35,22 @@ export class StartError extends Error {
     this.remedy = remedy
   }
 }
+
+export function notFound(what: keyof typeof LISTS, ref: string): ApiFailure {
+  return new ApiFailure('not_found', `there is no ${what} ${ref}`, {
+    remedy: `List them: ${LISTS[what]}.`,
+  })
+}
+
+const LISTS = {
+  app: '`tenon apps list`',
+  artifact: '`tenon artifacts list`',
+  build: '`tenon builds list`',
+  install: '`tenon installs list`',
+  deploy: '`tenon deploys list INSTALL`',
+  run: '`tenon runs list`',
+  job: '`tenon jobs list`',
+  agent: '`tenon agent list`',
+  token: '`tenon tokens list`',
+  'audit chain': '`tenon audit list`',
+} as const

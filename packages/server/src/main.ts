@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url'
 import { readConfig } from './config.ts'
 import { StartError } from './errors.ts'
 import { createLog } from './log.ts'
-import { recoverOwner } from './people/recover-owner.ts'
+import { recoverOwner } from './recover-owner.ts'
 import { startServer } from './start.ts'
 
 const [command = 'start'] = process.argv.slice(2)

@@ -6,6 +6,10 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import type { Logger } from 'pino'
+import { followInstalls } from './agents/follow-installs.ts'
+import { followBuildJobs } from './builds/follow-jobs.ts'
+import { followRuns } from './installs/lifecycle.ts'
+import { followStepJobs } from './runs/follow-jobs.ts'
 import { createHttp } from './api/http.ts'
 import { createFileBlobs } from './ground/blobs.ts'
 import { createSessions } from './channel/sessions.ts'
@@ -25,7 +29,7 @@ import { redeemRegistryLogin } from './artifacts/registry-logins.ts'
 import { redeemOneTimeToken } from './artifacts/registry-tokens.ts'
 import { createRegistryWatch, type RegistryWatch } from './artifacts/registry-watch.ts'
 import { openVendorRegistry } from './artifacts/registry.ts'
-import { createSeats } from './jobs/slots.ts'
+import { createSlots } from './jobs/slots.ts'
 import { openDb, openPool, type Db } from './store/database.ts'
 import { migrations } from './store/migrations/index.ts'
 import { namedStatements } from './store/statements.ts'
@@ -93,7 +97,12 @@ async function bringUp(
     db,
     pool,
     hub,
-    seats: createSeats(),
+    slots: createSlots(),
+    followers: {
+      jobs: { step: followStepJobs, build: followBuildJobs },
+      runs: followRuns,
+      installs: followInstalls,
+    },
     refusals: createRefusals(),
     keys: await loadKeyRing(db, config.masterKey),
     blobs: createFileBlobs(join(config.dataDir, 'blobs')),

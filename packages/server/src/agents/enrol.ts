@@ -11,7 +11,7 @@ import { isEd25519PublicKey, verify } from '../crypto.ts'
 import { ApiFailure } from '../errors.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { chainOf } from '../audit/chains.ts'
-import { poolOf } from '../jobs/manifests.ts'
+import { poolOf } from '../jobs/sign-manifest.ts'
 import { newestAgent, refuseTakeOver } from './take-over.ts'
 
 type Refusal = {

@@ -1,14 +1,15 @@
 import { sql } from 'kysely'
-import type { Sessions } from '../channel/sessions.ts'
 import { isoNow, type Context } from '../context.ts'
+
+/** The sessions that this process has. */
+interface ConnectedHere {
+  sessionIds(): string[]
+}
 
 export const PROCESS_DEAD_SECONDS = 20
 
 /** An agent whose session or server process died is not connected any more, whatever its row says. One call is one look. */
-export function createProcessWatch(
-  context: Context,
-  sessions: Pick<Sessions, 'sessionIds'>,
-): () => Promise<void> {
+export function createProcessWatch(context: Context, sessions: ConnectedHere): () => Promise<void> {
   let missing: ReadonlySet<string> = new Set()
   return async () => {
     await sayAlive(context)
@@ -49,7 +50,7 @@ async function forgetAgentsOfDeadProcesses(context: Context): Promise<void> {
  */
 async function forgetMissingTwice(
   context: Context,
-  sessions: Pick<Sessions, 'sessionIds'>,
+  sessions: ConnectedHere,
   missingBefore: ReadonlySet<string>,
 ): Promise<ReadonlySet<string>> {
   const { rows } = await sql<{ session_id: string }>`

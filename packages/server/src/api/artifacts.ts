@@ -1,13 +1,13 @@
 import { registryUsage } from '@tenon/oci'
 import type { CallOutput } from '@tenon/protocol'
 import type { Context } from '../context.ts'
-import { ApiFailure } from '../errors.ts'
+import { ApiFailure, notFound } from '../errors.ts'
 import { collectVendorGarbage } from '../artifacts/collect-garbage.ts'
 import { retryBuild } from '../builds/create.ts'
 import { describeArtifact } from '../artifacts/describe-artifact.ts'
 import { createRegistryLogin, endRegistryLogin } from '../artifacts/registry-logins.ts'
 import { buildView, findApp } from './apps.ts'
-import { notFound, pageOf, type Handlers } from './handler.ts'
+import { pageOf, type Handlers } from './handler.ts'
 
 const HOUR_MS = 3_600_000
 

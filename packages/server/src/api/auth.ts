@@ -1,13 +1,8 @@
-import { isGranted } from '@tenon/core'
-import { SUBJECTS, type Route } from '@tenon/protocol'
 import type { FastifyRequest } from 'fastify'
 import type { Context } from '../context.ts'
-import { hashSecret, secretMatches } from '../crypto.ts'
-import { ApiFailure } from '../errors.ts'
 import type { Caller } from '../people/actor.ts'
-import { selectTokens, TOKEN_PREFIX, type Token } from '../people/tokens.ts'
-
-const USED_EVERY_MS = 60_000
+import { callerOf, unauthorized } from '../people/authority.ts'
+import { findToken, noteUse, TOKEN_PREFIX } from '../people/tokens.ts'
 
 /** Looked up by its hash, compared in constant time, refused when expired or revoked. */
 export async function authenticate(context: Context, request: FastifyRequest): Promise<Caller> {
@@ -18,57 +13,10 @@ export async function authenticate(context: Context, request: FastifyRequest): P
     throw unauthorized('what was sent as Authorization is not `Bearer` and an API token')
   if (!secret?.startsWith(TOKEN_PREFIX))
     throw unauthorized(`what was sent is no API token: one begins with ${TOKEN_PREFIX} and is longer`)
-  const token = await selectTokens(context.db)
-    .where('api_token.secret_hash', '=', hashSecret(secret))
-    .executeTakeFirst()
-  if (!token || !secretMatches(secret, token.secret_hash))
-    throw unauthorized('this API token is not one of this server')
+  const token = await findToken(context.db, secret)
+  if (!token) throw unauthorized('this API token is not one of this server')
   const caller = callerOf(token, context.now())
   if ('refusal' in caller) throw caller.refusal
-  if (!token.last_used_at || context.now() - Date.parse(token.last_used_at) > USED_EVERY_MS) {
-    await context.db
-      .updateTable('api_token')
-      .set({ last_used_at: new Date(context.now()).toISOString() })
-      .where('id', '=', token.id)
-      .execute()
-  }
+  await noteUse(context, token)
   return caller
-}
-
-/** Whom a token stands for now, or why for nobody. */
-export function callerOf(token: Token, nowMs: number): Caller | { refusal: ApiFailure } {
-  if (token.revoked_at) return { refusal: unauthorized('this API token was revoked') }
-  if (token.expires_at && Date.parse(token.expires_at) <= nowMs) {
-    const refusal = new ApiFailure('token_expired', `this API token expired at ${token.expires_at}`, {
-      remedy: 'Ask an owner for a new one.',
-    })
-    return { refusal }
-  }
-  return {
-    principal: { id: token.principal_id, kind: token.principal_kind, name: token.principal_name },
-    tokenId: token.id,
-    tokenName: token.name,
-    grant: { role: token.role, scope: 'all' },
-  }
-}
-
-/** What a route asks for: a permission, on a subject. */
-export type Right = Pick<Route, 'permission' | 'subject'>
-
-/** The one place where role and scope are held against a route; whatever no grant allows is denied. */
-export function authorize(caller: Caller, route: Right): void {
-  if (mayCall(caller, route)) return
-  throw new ApiFailure('forbidden', `the role ${caller.grant.role} may not do this`, {
-    remedy: 'Ask an owner for a token with a wider role.',
-  })
-}
-
-export function mayCall({ grant }: Caller, { permission, subject }: Right): boolean {
-  return Object.hasOwn(SUBJECTS, subject) && isGranted(grant, permission, SUBJECTS[subject].kind)
-}
-
-function unauthorized(message: string): ApiFailure {
-  return new ApiFailure('unauthorized', message, {
-    remedy: 'Sign in with `tenon login`, or set TENON_TOKEN_FILE.',
-  })
 }

@@ -1,13 +1,12 @@
-import type { App, Decision } from '@tenon/core'
+import { type App, type Decision, disabledComponents, type Switches } from '@tenon/core'
 import type { Context } from '../context.ts'
-import { ApiFailure } from '../errors.ts'
+import { ApiFailure, notFound } from '../errors.ts'
 import { byCaller } from '../people/actor.ts'
 import { changedComponents } from '../installs/changed-components.ts'
 import { createRun, type RunRequest } from '../runs/create.ts'
-import { disabledComponents, type Switches } from '../installs/switches.ts'
 import { transact } from '../store/transaction.ts'
 import { runView } from '../store/views.ts'
-import { notFound, pageOf, type Call, type Handlers } from './handler.ts'
+import { pageOf, type Call, type Handlers } from './handler.ts'
 import { findInstall } from '../installs/view.ts'
 
 export const deployHandlers = {

@@ -2,7 +2,6 @@ import type { CallOutput, RouteName, Routes } from '@tenon/protocol'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { z } from 'zod'
 import type { Context } from '../context.ts'
-import { ApiFailure } from '../errors.ts'
 import type { Caller } from '../people/actor.ts'
 
 type Out<T> = T extends z.ZodType ? z.output<T> : T extends 'bytes' ? AsyncIterable<Uint8Array> : undefined
@@ -21,25 +20,6 @@ export interface Call<N extends RouteName> {
 type Result<N extends RouteName> = CallOutput<N> extends Response ? void : CallOutput<N>
 
 export type Handlers = { [N in RouteName]: (call: Call<N>) => Promise<Result<N>> }
-
-export function notFound(what: keyof typeof LISTS, ref: string): ApiFailure {
-  return new ApiFailure('not_found', `there is no ${what} ${ref}`, {
-    remedy: `List them: ${LISTS[what]}.`,
-  })
-}
-
-const LISTS = {
-  app: '`tenon apps list`',
-  artifact: '`tenon artifacts list`',
-  build: '`tenon builds list`',
-  install: '`tenon installs list`',
-  deploy: '`tenon deploys list INSTALL`',
-  run: '`tenon runs list`',
-  job: '`tenon jobs list`',
-  agent: '`tenon agent list`',
-  token: '`tenon tokens list`',
-  'audit chain': '`tenon audit list`',
-} as const
 
 /** One row more than asked for tells whether there is a next page. */
 export function pageOf<R extends { id: string }, V>(

@@ -13,7 +13,7 @@ import { keyChangesOf } from '../agents/keys.ts'
 import { transact } from '../store/transaction.ts'
 import { runView } from '../store/views.ts'
 import { findApp } from './apps.ts'
-import { authorize } from './auth.ts'
+import { authorize } from '../people/authority.ts'
 import { pageOf, type Call, type Handlers } from './handler.ts'
 import { findInstall, installView } from '../installs/view.ts'
 

@@ -1,7 +1,8 @@
 import type { Context } from '../context.ts'
 import { cancelRun, cancelStep, decideStep, retryStep, skipStep } from '../runs/control.ts'
 import { runView, runViews, shownName } from '../store/views.ts'
-import { notFound, pageOf, type Handlers } from './handler.ts'
+import { notFound } from '../errors.ts'
+import { pageOf, type Handlers } from './handler.ts'
 import { findInstall } from '../installs/view.ts'
 import { watchRun } from './streams.ts'
 

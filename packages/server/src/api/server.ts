@@ -15,7 +15,8 @@ import type { Database } from '../store/schema.ts'
 import { anyOf } from '../store/statements.ts'
 import { transact } from '../store/transaction.ts'
 import { shownName } from '../store/views.ts'
-import { notFound, pageOf, type Handlers } from './handler.ts'
+import { notFound } from '../errors.ts'
+import { pageOf, type Handlers } from './handler.ts'
 
 export const serverHandlers = {
   'server.info': async ({ context, caller }) => ({

@@ -1,7 +1,8 @@
 import { actorOf } from '../people/actor.ts'
 import { createToken, revokeToken, selectTokens, type Token } from '../people/tokens.ts'
 import { transact } from '../store/transaction.ts'
-import { notFound, pageOf, type Handlers } from './handler.ts'
+import { notFound } from '../errors.ts'
+import { pageOf, type Handlers } from './handler.ts'
 
 export const tokenHandlers = {
   'tokens.list': async ({ context, query }) => {

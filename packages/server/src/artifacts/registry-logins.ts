@@ -1,7 +1,7 @@
 import { SERVER_CHAIN, type AuditFact } from '@tenon/core'
 import { RegistryRefusal, type RepositoryGrant } from '@tenon/oci'
 import { routes } from '@tenon/protocol'
-import { callerOf, mayCall } from '../api/auth.ts'
+import { callerOf, mayCall } from '../people/authority.ts'
 import { isoNow, type Context } from '../context.ts'
 import { hashSecret, randomSecret, secretMatches } from '../crypto.ts'
 import type { Db } from '../store/database.ts'

@@ -1,29 +1,11 @@
 import { BUNDLE_ANNOTATIONS, bundleTitle } from '@tenon/core'
-import { sha256Digest, type Descriptor, type Digest, type Storage } from '@tenon/oci'
+import { sha256Digest, type Digest, type Storage } from '@tenon/oci'
 import { MEDIA_TYPES } from '@tenon/protocol'
 import { createHash } from 'node:crypto'
+import type { RegistryStore } from '../ground/vendor-registry.ts'
 
 const MANIFEST_TYPE = 'application/vnd.oci.image.manifest.v1+json'
 const EMPTY_TYPE = 'application/vnd.oci.empty.v1+json'
-
-/** What the server itself stores in the vendor registry, past the network. */
-export interface RegistryStore {
-  /** Stores a tar.gz as an artifact with one layer; the same bytes give the same digest. */
-  storeLayer(
-    repository: string,
-    artifactType: string,
-    layerType: string,
-    bytes: AsyncIterable<Uint8Array>,
-    maxBytes: number,
-    annotations?: Record<string, string>,
-  ): Promise<{ digest: Digest; layer: string; size: number }>
-  /** Stores a signed statement about a manifest beside it. */
-  storeBundle(
-    repository: string,
-    subject: Descriptor,
-    bundle: { predicateType: string; text: string },
-  ): Promise<void>
-}
 
 export class LayerTooLarge extends Error {}
 

@@ -8,26 +8,17 @@ import {
   createTokenIssuer,
   isDigest,
   type Digest,
-  type Grant,
   type OciManifest,
   type Redeem,
   type RegistryEvent,
-  type RegistryHandler,
-  type Storage,
 } from '@tenon/oci'
 import { hkdfSync } from 'node:crypto'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
-import { createRegistryStore, type RegistryStore } from './registry-store.ts'
+import type { VendorRegistry } from '../ground/vendor-registry.ts'
+import { createRegistryStore } from './registry-store.ts'
 import { withVersionTags } from './registry-tags.ts'
 import type { Db } from '../store/database.ts'
-
-/** The tenant's own registry, served at `/v2/` by this process; what the server itself stores goes in directly. */
-export interface VendorRegistry extends RegistryStore {
-  handler: RegistryHandler
-  storage: Storage
-  issueToken(grant: Grant, ttlSeconds: number, nowMs: number): string
-}
 
 /** What the registry asks and tells while it serves. */
 export interface RegistryHooks {

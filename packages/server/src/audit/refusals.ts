@@ -1,30 +1,9 @@
 import type { Context } from '../context.ts'
+import type { CountedRefusal, Refusals } from '../ground/refusals.ts'
 import { transact } from '../store/transaction.ts'
 
 /** Of each kind of refusal one is written in this time; how many more there were is written after it. */
 export const SAMPLE_MS = 60_000
-
-export interface CountedRefusal {
-  chain: string
-  action: string
-  code: string
-  count: number
-  /** When the one that was written came, and the last that was only counted. */
-  fromMs: number
-  untilMs: number
-}
-
-/** What strangers are refused: nobody can make rows here as fast as he can ask. One per process. */
-export interface Refusals {
-  /**
-   * Whether this one is written as it is; otherwise it is counted. Kinds are few: the caller chooses none of them. Of the
-   * same `request` the answer stays what it was: a change may be made again.
-   */
-  admit(request: object, chain: string, action: string, code: string, nowMs: number): boolean
-  /** What was counted and whose time is over; with `all` also what goes on. */
-  due(nowMs: number, all: boolean): CountedRefusal[]
-  written(some: readonly CountedRefusal[], nowMs: number): void
-}
 
 export function createRefusals(): Refusals {
   const kinds = new Map<string, CountedRefusal>()

@@ -5,7 +5,8 @@ import { transact, type Tx } from '../store/transaction.ts'
 import { actorOf, type Caller } from '../people/actor.ts'
 import { createJob } from '../jobs/create.ts'
 import { newestVersion } from '../apps/newest-version.ts'
-import { loadPlugins, pluginFor, poolOf, type Plugins } from '../jobs/manifests.ts'
+import { loadPlugins, pluginFor, type Plugins } from '../artifacts/plugins.ts'
+import { poolOf } from '../jobs/sign-manifest.ts'
 
 /** One build, one job, per component (or built action) of the app's newest version, from a source sent before or from where it says. */
 export async function createBuilds(
@@ -18,7 +19,7 @@ export async function createBuilds(
     const version = await newestVersion(tx.db, app.id)
     const [plugins] = await Promise.all([
       loadPlugins(tx),
-      tx.seats.confirm(
+      tx.slots.confirm(
         tx.db,
         wanted.map(() => poolOf('build', null)),
       ),
@@ -56,7 +57,7 @@ export async function retryBuild(context: Context, id: string, caller: Caller): 
       })
     const buildable = buildables(build.content).find(({ name }) => name === build.component)!
     const app = { id: build.app_id, name: build.name }
-    const [plugins] = await Promise.all([loadPlugins(tx), tx.seats.confirm(tx.db, [poolOf('build', null)])])
+    const [plugins] = await Promise.all([loadPlugins(tx), tx.slots.confirm(tx.db, [poolOf('build', null)])])
     return createBuild(
       context,
       tx,

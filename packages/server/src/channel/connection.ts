@@ -22,7 +22,7 @@ import { type Challenge, type OpenedSession } from '../agents/open-session.ts'
 import { isDatabaseAway, isUnstorable } from '../store/database.ts'
 import { Dispatcher } from './dispatcher.ts'
 import { answerHeartbeat, handleFrame } from './frames.ts'
-import type { Places } from './places.ts'
+import type { SlotCounts } from './slots.ts'
 import type { Session } from './session.ts'
 import { forgetSession, type Sessions } from './sessions.ts'
 
@@ -206,8 +206,8 @@ export class Connection {
     if (!opened.ok) return this.reject(opened.code, opened.message)
     const { verdicts, ...kept } = opened.session
     const { slots, runtime } = hello
-    const places = { slots, interactiveSlots: runtime.capacity?.interactiveSlots ?? 0 }
-    const session = this.#sessionOf(challenge.agentId, kept, places)
+    const counts = { slots, interactiveSlots: runtime.capacity?.interactiveSlots ?? 0 }
+    const session = this.#sessionOf(challenge.agentId, kept, counts)
     // The agent may have gone while its session was opened.
     if (this.#closed) return forgetSession(this.#context, session)
     clearTimeout(this.#patience)
@@ -230,7 +230,7 @@ export class Connection {
     this.#sessions.control(session.agentId)
   }
 
-  #sessionOf(agentId: string, opened: Omit<OpenedSession, 'verdicts'>, places: Places): Session {
+  #sessionOf(agentId: string, opened: Omit<OpenedSession, 'verdicts'>, counts: SlotCounts): Session {
     const send = (frame: ServerFrame) => this.send(frame)
     const wire = { send, redial: (message: string) => this.reject('busy', message) }
     return {
@@ -241,7 +241,7 @@ export class Connection {
       announceKeys: () => this.announceKeys(),
       heardAt: () => this.#heardAt,
       sinks: new Map(),
-      dispatcher: new Dispatcher(this.#context, this.#sessions.desk, { ...opened, agentId }, places, wire),
+      dispatcher: new Dispatcher(this.#context, this.#sessions.desk, { ...opened, agentId }, counts, wire),
     }
   }
 

@@ -3,10 +3,9 @@ import type { JobKind } from '@tenon/core'
 import type { ServerFrame } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import type { OpenedSession } from '../agents/open-session.ts'
-import type { SeatHost } from '../jobs/slots.ts'
-import type { ClaimedJob } from '../jobs/claim.ts'
+import type { GivenJob, SlotHost } from '../ground/slots.ts'
 import type { JobDesk } from './job-desk.ts'
-import { Seating, type Places, type Row } from './places.ts'
+import { AgentSlots, type LaneSlots, type SlotCounts } from './slots.ts'
 
 /** The agent's end of the connection, as far as jobs need it. */
 export interface Wire {
@@ -15,24 +14,24 @@ export interface Wire {
   redial(message: string): void
 }
 
-/** Gives a connected agent as many jobs as it has free places, those of the interactive kinds apart. */
-export class Dispatcher implements SeatHost {
+/** Gives a connected agent as many jobs as it has free slots, those of the interactive kinds apart. */
+export class Dispatcher implements SlotHost {
   readonly #context: Context
   readonly #desk: JobDesk
   readonly #agent: DispatchedAgent
   readonly #wire: Wire
-  readonly #seating: Seating
-  readonly #silent = new Map<string, { job: ClaimedJob; givenAt: number }>()
+  readonly #slots: AgentSlots
+  readonly #silent = new Map<string, { job: GivenJob; givenAt: number }>()
   #claiming = false
   #again = false
   #stopped = false
 
-  constructor(context: Context, desk: JobDesk, agent: DispatchedAgent, places: Places, wire: Wire) {
+  constructor(context: Context, desk: JobDesk, agent: DispatchedAgent, counts: SlotCounts, wire: Wire) {
     this.#context = context
     this.#desk = desk
     this.#agent = agent
     this.#wire = wire
-    this.#seating = new Seating(places, agent.held)
+    this.#slots = new AgentSlots(counts, agent.held)
   }
 
   get agentId(): string {
@@ -44,18 +43,18 @@ export class Dispatcher implements SeatHost {
   }
 
   get running(): number {
-    return this.#seating.size
+    return this.#slots.size
   }
 
   /** Something may be in the queue. Calls during a claim are folded into one more. */
   nudge(): void {
-    for (const row of this.#seating.rows) row.isAwaited = true
+    for (const lane of this.#slots.lanes) lane.isAwaited = true
     this.#wake()
   }
 
   free(leaving: ReadonlySet<string>): number {
-    const open = this.#seating.rows.filter((row) => this.#isOpen(row))
-    return open.reduce((sum, row) => sum + Math.max(0, this.#seating.freeIn(row, leaving)), 0)
+    const open = this.#slots.lanes.filter((lane) => this.#isOpen(lane))
+    return open.reduce((sum, lane) => sum + Math.max(0, this.#slots.freeIn(lane, leaving)), 0)
   }
 
   can(requires: readonly string[]): boolean {
@@ -63,14 +62,14 @@ export class Dispatcher implements SeatHost {
   }
 
   reserve(jobId: string, kind: JobKind, leaving: ReadonlySet<string>): boolean {
-    const row = this.#seating.rowFor(kind)
-    const isFree = this.#isOpen(row) && this.#seating.freeIn(row, leaving) > 0
-    if (isFree) this.#seating.hold(jobId, row)
+    const lane = this.#slots.laneFor(kind)
+    const isFree = this.#isOpen(lane) && this.#slots.freeIn(lane, leaving) > 0
+    if (isFree) this.#slots.hold(jobId, lane)
     return isFree
   }
 
   giveBack(jobId: string): void {
-    if (this.#seating.leave(jobId)?.isAwaited) this.#wake()
+    if (this.#slots.leave(jobId)?.isAwaited) this.#wake()
   }
 
   doubt(): void {
@@ -83,7 +82,7 @@ export class Dispatcher implements SeatHost {
   }
 
   /** Jobs that the agent has said nothing about since that moment, in milliseconds since the epoch. */
-  unheard(since: number): ClaimedJob[] {
+  unheard(since: number): GivenJob[] {
     return [...this.#silent.values()].filter((one) => one.givenAt < since).map(({ job }) => job)
   }
 
@@ -92,14 +91,14 @@ export class Dispatcher implements SeatHost {
   }
 
   /** Gives a job to the agent, for the first time or again. */
-  give(job: ClaimedJob): void {
+  give(job: GivenJob): void {
     this.#silent.set(job.id, { job, givenAt: this.#context.now() })
     this.#wire.send({ type: 'job.assign', manifest: job.document })
   }
 
   /** One that was held had no slot, and begins now. */
   runs(jobId: string): void {
-    this.#seating.holdAnew(jobId)
+    this.#slots.holdAnew(jobId)
   }
 
   /** A slot is free again. */
@@ -112,8 +111,8 @@ export class Dispatcher implements SeatHost {
     this.#stopped = true
   }
 
-  #isOpen(row: Row): boolean {
-    return !this.#claiming && !this.#stopped && !row.isAwaited
+  #isOpen(lane: LaneSlots): boolean {
+    return !this.#claiming && !this.#stopped && !lane.isAwaited
   }
 
   #wake(): void {
@@ -135,34 +134,34 @@ export class Dispatcher implements SeatHost {
         if (this.running > 0) await nextTurn()
         this.#again = false
         // Both in one turn, so that they make one statement.
-        await Promise.all(this.#seating.rows.map((row) => this.#claimIn(row)))
+        await Promise.all(this.#slots.lanes.map((lane) => this.#claimIn(lane)))
       } while (this.#again)
     } finally {
       this.#claiming = false
     }
   }
 
-  async #claimIn(row: Row): Promise<void> {
-    const limit = this.#seating.freeIn(row)
-    if (limit <= 0 || this.#stopped || !row.isAwaited) return
+  async #claimIn(lane: LaneSlots): Promise<void> {
+    const limit = this.#slots.freeIn(lane)
+    if (limit <= 0 || this.#stopped || !lane.isAwaited) return
     const { agentId, sessionId, pool, features } = this.#agent
-    row.isAwaited = false
+    lane.isAwaited = false
     try {
       const { jobs, isMore } = await this.#desk.claim({
         agentId,
         sessionId,
         pool,
         features,
-        lane: row.lane,
+        lane: lane.lane,
         limit,
       })
-      row.isAwaited ||= isMore
+      lane.isAwaited ||= isMore
       for (const job of jobs) {
-        this.#seating.hold(job.id, row)
+        this.#slots.hold(job.id, lane)
         this.give(job)
       }
     } catch (error) {
-      row.isAwaited = true
+      lane.isAwaited = true
       throw error
     }
   }

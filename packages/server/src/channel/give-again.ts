@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
-import type { ClaimedJob } from '../jobs/claim.ts'
+import type { GivenJob } from '../ground/slots.ts'
 import type { Session } from './session.ts'
 
 /**
@@ -24,7 +24,7 @@ export async function giveAgain(context: Context, sessions: readonly Session[]):
 
 async function stillAssigned(
   context: Context,
-  overdue: readonly { session: Session; job: ClaimedJob }[],
+  overdue: readonly { session: Session; job: GivenJob }[],
 ): Promise<Set<string>> {
   const { rows } = await sql<{ id: string; fence: number; agent_id: string }>`
     select id, fence, agent_id from job

@@ -121,7 +121,7 @@ describe('a job that requires what no connected agent can', () => {
       owner: {},
     }))
     return transact(tenant.context, async (tx) => {
-      await tx.seats.confirm(
+      await tx.slots.confirm(
         tx.db,
         kinds.map(() => pool),
       )

@@ -57,7 +57,7 @@ export function createSessions(context: Context): Sessions {
       const off = [
         context.hub.on(`pool:${session.pool}`, () => session.dispatcher.nudge()),
         context.hub.on(`agent:${session.agentId}`, () => sessions.control(session.agentId)),
-        context.seats.join(session.pool, session.dispatcher),
+        context.slots.join(session.pool, session.dispatcher),
       ]
       byAgent.set(session.agentId, { session, off })
       if (!earlier) return

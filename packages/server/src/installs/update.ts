@@ -8,6 +8,12 @@ import {
   type ApprovalOption,
   type Decision,
   type Json,
+  changeSwitches,
+  disabledComponents,
+  removable,
+  withDependents,
+  type Switched,
+  type Switches,
 } from '@tenon/core'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
@@ -16,16 +22,7 @@ import { transact, type Tx } from '../store/transaction.ts'
 import type { Decider } from '../people/actor.ts'
 import { createRun } from '../runs/create.ts'
 import { newestVersion } from '../apps/newest-version.ts'
-import {
-  changeSwitches,
-  disabledComponents,
-  hasDependents,
-  removable,
-  requireToggles,
-  withDependents,
-  type Switched,
-  type Switches,
-} from './switches.ts'
+import { hasDependents, requireToggles } from './switches.ts'
 
 export interface InstallChange {
   inputs?: { [name: string]: Json } | undefined

@@ -1,5 +1,5 @@
 import type { Db } from '../store/database.ts'
-import { notFound } from '../api/handler.ts'
+import { notFound } from '../errors.ts'
 
 export async function findInstall(db: Db, ref: string) {
   const row = await db

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { seatsOf } from './claim.ts'
+import { queuesOf } from './claim.ts'
 
 const claim = (pool: string, limit: number) => ({
   agentId: 'a',
@@ -10,14 +10,14 @@ const claim = (pool: string, limit: number) => ({
   limit,
 })
 
-test('claims of one pool take turns until each has as many seats as it has slots', () => {
-  expect(seatsOf([claim('build', 3), claim('build', 1), claim('build', 2)])).toEqual([
+test('claims of one pool take turns until each has as many turns as it has slots', () => {
+  expect(queuesOf([claim('build', 3), claim('build', 1), claim('build', 2)])).toEqual([
     { pool: 'build', lane: 'any', features: 'hold network', claims: [0, 1, 2, 0, 2, 0] },
   ])
 })
 
-test('pools do not mix, and a claim for nothing has no seat', () => {
-  expect(seatsOf([claim('build', 1), claim('install:x', 2), claim('setup', 0)])).toEqual([
+test('pools do not mix, and a claim for nothing has no turn', () => {
+  expect(queuesOf([claim('build', 1), claim('install:x', 2), claim('setup', 0)])).toEqual([
     { pool: 'build', lane: 'any', features: 'hold network', claims: [0] },
     { pool: 'install:x', lane: 'any', features: 'hold network', claims: [1, 1] },
     { pool: 'setup', lane: 'any', features: 'hold network', claims: [] },
@@ -26,7 +26,7 @@ test('pools do not mix, and a claim for nothing has no seat', () => {
 
 test('lanes of one pool do not mix', () => {
   const interactive = { ...claim('build', 1), lane: 'interactive' as const }
-  expect(seatsOf([claim('build', 1), interactive])).toEqual([
+  expect(queuesOf([claim('build', 1), interactive])).toEqual([
     { pool: 'build', lane: 'any', features: 'hold network', claims: [0] },
     { pool: 'build', lane: 'interactive', features: 'hold network', claims: [1] },
   ])
@@ -34,10 +34,10 @@ test('lanes of one pool do not mix', () => {
 
 test('agents that can do the same take turns, those that can do less apart', () => {
   const less = { ...claim('build', 1), features: [] }
-  expect(seatsOf([claim('build', 1), less, { ...claim('build', 1), features: ['hold', 'network'] }])).toEqual(
-    [
-      { pool: 'build', lane: 'any', features: 'hold network', claims: [0, 2] },
-      { pool: 'build', lane: 'any', features: '', claims: [1] },
-    ],
-  )
+  expect(
+    queuesOf([claim('build', 1), less, { ...claim('build', 1), features: ['hold', 'network'] }]),
+  ).toEqual([
+    { pool: 'build', lane: 'any', features: 'hold network', claims: [0, 2] },
+    { pool: 'build', lane: 'any', features: '', claims: [1] },
+  ])
 })

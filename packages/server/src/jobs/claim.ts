@@ -5,20 +5,14 @@ import {
   type JobStatus,
   type Lane,
   type KnownJob,
-  type SignedDocument,
 } from '@tenon/core'
 import { CompiledQuery, sql } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
+import type { GivenJob } from '../ground/slots.ts'
 import { signAgain } from './control.ts'
 import { loadLapsed } from './revive.ts'
 import { assignedFact } from './start.ts'
 import { transact, type Tx } from '../store/transaction.ts'
-
-export interface ClaimedJob {
-  id: string
-  fence: number
-  document: SignedDocument
-}
 
 type ClaimedRow = {
   id: string
@@ -33,7 +27,7 @@ type ClaimedRow = {
 }
 
 export interface Claimed {
-  jobs: ClaimedJob[]
+  jobs: GivenJob[]
   /** Others wait behind them. If none does, the next jobs need not go through the queue. */
   isMore: boolean
 }
@@ -43,7 +37,7 @@ export interface Claim {
   agentId: string
   sessionId: string
   pool: string
-  /** Which kinds of jobs: an agent with places of their own for the interactive ones asks for both apart. */
+  /** Which kinds of jobs: an agent with slots of their own for the interactive ones asks for both apart. */
   lane: Lane | 'any'
   /** What the agent can do: no job that requires more is for it. */
   features: readonly string[]
@@ -79,21 +73,21 @@ function remaining(claims: readonly Claim[], claimed: readonly ClaimedRow[]): Cl
 
 async function claimFresh(context: Context, claims: readonly Claim[]): Promise<ClaimedRow[]> {
   const at = isoNow(context)
-  const seats = seatsOf(claims)
+  const queues = queuesOf(claims)
   const entry = assignedEntry(context, at)
   const query = CompiledQuery.raw(CLAIM, [
     claims.map((c) => c.agentId),
     claims.map((c) => c.sessionId),
-    seats.map((s) => s.pool),
-    seats.map((s) => s.claims.join(' ')),
+    queues.map((q) => q.pool),
+    queues.map((q) => q.claims.join(' ')),
     context.keys.current().keyId,
     freshSince(context),
     at,
     context.config.leaseSeconds,
     entry.before,
     entry.after,
-    seats.map((s) => s.lane),
-    seats.map((s) => s.features),
+    queues.map((q) => q.lane),
+    queues.map((q) => q.features),
   ]) as CompiledQuery<ClaimedRow>
   const { rows } = await context.db.executeQuery(query)
   return rows
@@ -106,23 +100,23 @@ const fill = (template: string) => `
 const INTERACTIVE = `kind in (${INTERACTIVE_KINDS.map((kind) => `'${kind}'`).join(', ')})`
 
 /** Alone, the operator counts as so rare that the planner reads and sorts the whole queue instead of its first few. */
-const ABLE = 'coalesce(requires <@ seats.features, false)'
+const ABLE = 'coalesce(requires <@ queues.features, false)'
 
-/** The oldest of a pool, as many as there are seats. Each lane by itself: a few interactive ones behind ten thousand others have an index of their own. */
-const pick = (ofSeat: string, ofJob: string) => `
-    select oldest.id, seats.claims[oldest.n] as claim, oldest.fresh from seats cross join lateral (
+/** The oldest of a pool, as many as there are slots. Each lane by itself: a few interactive ones behind ten thousand others have an index of their own. */
+const pick = (ofQueue: string, ofJob: string) => `
+    select oldest.id, queues.claims[oldest.n] as claim, oldest.fresh from queues cross join lateral (
       select id, fresh, row_number() over (order by id) as n from (
         select id, manifest_key_id = $5 and manifest_issued_at > $6 as fresh
-        from job where pool = seats.pool and status = 'queued' and ${ABLE} and ${ofJob}
-        order by id limit cardinality(seats.claims) for update skip locked
+        from job where pool = queues.pool and status = 'queued' and ${ABLE} and ${ofJob}
+        order by id limit cardinality(queues.claims) for update skip locked
       ) as free
-    ) as oldest where ${ofSeat}`
+    ) as oldest where ${ofQueue}`
 
 /** Claims of pools in which others wait behind what they get, or are just being taken by somebody else. */
-const behind = (ofSeat: string, ofJob: string) => `
-    select unnest(claims) as claim from seats where ${ofSeat} and exists (
-      select from job where pool = seats.pool and status = 'queued' and ${ABLE} and ${ofJob}
-      order by id offset cardinality(seats.claims) limit 1
+const behind = (ofQueue: string, ofJob: string) => `
+    select unnest(claims) as claim from queues where ${ofQueue} and exists (
+      select from job where pool = queues.pool and status = 'queued' and ${ABLE} and ${ofJob}
+      order by id offset cardinality(queues.claims) limit 1
     )`
 
 const LANES = [
@@ -130,10 +124,11 @@ const LANES = [
   [`lane = 'interactive'`, INTERACTIVE],
   [`lane = 'any'`, 'true'],
 ] as const
-const inLanes = (part: typeof pick) => LANES.map(([ofSeat, ofJob]) => part(ofSeat, ofJob)).join(' union all ')
+const inLanes = (part: typeof pick) =>
+  LANES.map(([ofQueue, ofJob]) => part(ofQueue, ofJob)).join(' union all ')
 
 /**
- * Agents of one pool take turns. A session that was taken over cannot deliver any more, so it has no seat. A job whose
+ * Agents of one pool take turns. A session that was taken over cannot deliver any more, so it gets none. A job whose
  * manifest has little time left, or an old key, is left for `signStaleAgain`. One text, written once: it is what stands
  * between a job's commit and its agent.
  */
@@ -144,7 +139,7 @@ export const CLAIM = `
     join (
       select id, session_id from agent where id = any($1::text[]) and status = 'enrolled' order by id for share
     ) as agent on agent.id = c.agent_id and agent.session_id = c.session_id
-  ), seats as materialized (
+  ), queues as materialized (
     select pool, lane, string_to_array(features, ' ') as features, array(
       select claims.claim from unnest(string_to_array(s.claims, ' ')::int[]) with ordinality as c(claim, n)
       join claims on claims.claim = c.claim order by c.n
@@ -186,7 +181,7 @@ function freshSince(context: Context): string {
   return isoNow(context, -context.config.manifestTtlSeconds / 2)
 }
 
-interface Seats extends Pick<Claim, 'pool' | 'lane'> {
+interface Queue extends Pick<Claim, 'pool' | 'lane'> {
   /** With spaces between. */
   features: string
   /** Which claim gets the first, the second, … job. */
@@ -194,8 +189,8 @@ interface Seats extends Pick<Claim, 'pool' | 'lane'> {
 }
 
 /** Pure: by pool, lane and what the agents can do. */
-export function seatsOf(claims: readonly Claim[]): Seats[] {
-  const queues = new Map<string, Seats>()
+export function queuesOf(claims: readonly Claim[]): Queue[] {
+  const queues = new Map<string, Queue>()
   for (const [index, { pool, lane, features: names }] of claims.entries()) {
     const features = names.toSorted().join(' ')
     const key = JSON.stringify([lane, pool, features])
@@ -205,8 +200,8 @@ export function seatsOf(claims: readonly Claim[]): Seats[] {
   }
   return [...queues.values()].map(({ claims: here, ...queue }) => {
     const turns = Math.max(...here.map((index) => claims[index]!.limit))
-    const seats = Array.from({ length: turns }, (_, turn) => here.filter((i) => turn < claims[i]!.limit))
-    return { ...queue, claims: seats.flat() }
+    const inTurns = Array.from({ length: turns }, (_, turn) => here.filter((i) => turn < claims[i]!.limit))
+    return { ...queue, claims: inTurns.flat() }
   })
 }
 

@@ -4,9 +4,10 @@ import { ApiFailure } from '../errors.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { actorOf, type Caller } from '../people/actor.ts'
 import { chainOf } from '../audit/chains.ts'
-import { requireGateKept } from '../runs/deploy-gate.ts'
-import { signManifest } from './manifests.ts'
-import { lockJob, settleJob, type LockedJob } from './end.ts'
+import { ownerOf } from '../ground/followers.ts'
+import { lockJob, type LockedJob } from '../store/locks.ts'
+import { settleJob } from './end.ts'
+import { signManifest } from './sign-manifest.ts'
 
 const nothing = { exitCode: null, result: {}, outputs: {} }
 
@@ -63,8 +64,8 @@ export async function forceSettle(
         { remedy: 'Cancel it instead: `tenon jobs cancel`.' },
       )
     }
-    if (outcome === 'succeeded' && job.run_id && job.step_id)
-      await requireGateKept(tx, job.run_id, job.step_id, 'settled as succeeded')
+    const owner = ownerOf(job)
+    if (owner) await context.followers.jobs[owner].requireMayEnd(tx, job, outcome)
     await settleJob(
       context,
       tx,

@@ -2,7 +2,7 @@ import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { leaseFromNow } from './leases.ts'
 import type { Tx } from '../store/transaction.ts'
-import { poolOf, signManifest, type JobPlan } from './manifests.ts'
+import { poolOf, signManifest, type JobPlan } from './sign-manifest.ts'
 import { chainOf } from '../audit/chains.ts'
 import { assignedFact } from './start.ts'
 
@@ -18,7 +18,7 @@ export function createJob(context: Context, tx: Tx, plan: JobPlan, owner: Planne
 const FIRST_FENCE = 1
 
 /**
- * Queues jobs, or gives them to the agents whose places the caller had confirmed (`tx.seats`). Their manifests are
+ * Queues jobs, or gives them to the agents whose slots the caller had confirmed (`tx.slots`). Their manifests are
  * signed here, in the transaction of the decision that needs them.
  */
 export function createJobs(context: Context, tx: Tx, planned: readonly PlannedJob[]): string[] {
@@ -58,7 +58,7 @@ function makeJob(context: Context, tx: Tx, id: string, { plan, owner }: PlannedJ
     signature: signed.manifest_signature,
   }
   const wanted = { kind: plan.kind, requires: signed.requires }
-  const agentId = tx.seats.take(pool, wanted, { id, fence: FIRST_FENCE, document }) ?? null
+  const agentId = tx.slots.take(pool, wanted, { id, fence: FIRST_FENCE, document }) ?? null
   return { id, plan, owner, pool, agentId, ...signed }
 }
 

@@ -18,7 +18,8 @@ import { transactWithHeads, type Tx } from '../store/transaction.ts'
 import { chainOf, concerns } from '../audit/chains.ts'
 import { isOverdue, lapseJob } from './lapse.ts'
 import { reviveJob } from './revive.ts'
-import { lockJob, lockJobs, settleJobs, type LockedJob, type Settlement } from './end.ts'
+import { lockJob, lockJobs, type LockedJob } from '../store/locks.ts'
+import { settleJobs, type Settlement } from './end.ts'
 import { startedFact, startJobs, type Started } from './start.ts'
 
 /** An agent's signed word on how a job ended. */
@@ -85,7 +86,7 @@ async function applyAll(
       settlements.set(job.id, settlementOf(one, job, starts.get(leaseOf(one.report))))
   }
   for (const { job, start } of settlements.values()) {
-    tx.seats.leave(job.id)
+    tx.slots.leave(job.id)
     if (start)
       tx.audit(
         chainOf(job.install_id),

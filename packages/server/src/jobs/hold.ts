@@ -13,7 +13,7 @@ import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { chainOf } from '../audit/chains.ts'
-import { lockJob, type LockedJob } from './end.ts'
+import { lockJob, type LockedJob } from '../store/locks.ts'
 
 export interface Held {
   agent: { id: string; publicKeys: readonly string[] }

@@ -1,13 +1,12 @@
-import { keptManifest, type AuditFact } from '@tenon/core'
+import type { AuditFact } from '@tenon/core'
 import { sql } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
 import { isDatabaseAway } from '../store/database.ts'
 import { transact, type Tx } from '../store/transaction.ts'
-import { advanceRuns } from '../runs/advance.ts'
 import { chainOf } from '../audit/chains.ts'
-import { createJob } from './create.ts'
-import { askAnew } from './revive.ts'
-import { lockJob, settleJob, type LockedJob } from './end.ts'
+import { ownerOf } from '../ground/followers.ts'
+import { lockJob, type LockedJob } from '../store/locks.ts'
+import { settleJob } from './end.ts'
 
 /** The word that a job has started may still be on its way, and clocks differ. */
 const GRACE_SECONDS = 15
@@ -73,22 +72,8 @@ export async function lapseJob(
   tx.write(sql`delete from job_hold where job_id = ${job.id}`)
   tx.audit(chainOf(job.install_id), lapsedFact(context, job, details))
   tx.nudge(`job:${job.id}`)
-  if (job.build_id !== null) await buildAnew(context, tx, job, job.build_id)
-  if (job.step_id === null || !job.run) return
-  await askAnew(tx, job, job.run.id)
-  await advanceRuns(context, tx, [job.run])
-}
-
-async function buildAnew(context: Context, tx: Tx, job: LockedJob, buildId: string): Promise<void> {
-  const row = await tx.db
-    .selectFrom('job')
-    .select('manifest')
-    .where('id', '=', job.id)
-    .executeTakeFirstOrThrow()
-  const { operations, limits, role, network } = keptManifest(row.manifest)
-  const plan = { kind: job.kind, role: job.role, installId: job.install_id, operations, limits }
-  const jobId = createJob(context, tx, { ...plan, cloudRole: role, network }, { buildId })
-  tx.write(tx.db.updateTable('build').set({ job_id: jobId }).where('id', '=', buildId))
+  const owner = ownerOf(job)
+  if (owner) await context.followers.jobs[owner].lapsed(context, tx, job)
 }
 
 async function endCanceled(context: Context, tx: Tx, job: LockedJob): Promise<void> {

@@ -4,25 +4,16 @@ import type { Context } from '../context.ts'
 import { leaseFromNow } from './leases.ts'
 import type { Tx } from '../store/transaction.ts'
 import { chainOf } from '../audit/chains.ts'
-import { allRepeated, loadSteps, reopen } from '../runs/deploy-gate.ts'
-import { lockJob, type LockedJob } from './end.ts'
+import { ownerOf } from '../ground/followers.ts'
+import { lockJob, type LockedJob } from '../store/locks.ts'
 
-/** What a lapse has its step do again, kept as it was. The step and its guards ask anew; that spends none of their retries. */
-export async function askAnew(tx: Tx, job: LockedJob, runId: string): Promise<void> {
-  const steps = await loadSteps(tx, [runId])
-  const again = allRepeated(steps, ({ id }) => id === job.step_id)
-  const ids = again.map(({ id }) => id)
-  // The gate may have it synced anew too.
-  const sync = steps.filter(({ kind, component }) => kind === 'sync' && component === job.component)
-  const kept = [...new Set([...ids, ...sync.map(({ id }) => id)])]
+/** Keeps what a lapse opens again as it was, in case the job had begun in time. */
+export function keepLapsed(tx: Tx, job: LockedJob, stepIds: readonly string[]): void {
   tx.write(sql`
     insert into job_lapse (job_id, at, steps, deploys) values (${job.id}, ${tx.at},
-      (select jsonb_agg(to_jsonb(step)) from step where id = any(${kept})),
-      (select jsonb_agg(to_jsonb(deploy)) from deploy where run_id = ${runId} and component = ${job.component}))
+      (select jsonb_agg(to_jsonb(step)) from step where id = any(${stepIds})),
+      (select jsonb_agg(to_jsonb(deploy)) from deploy where run_id = ${job.run_id} and component = ${job.component}))
     on conflict (job_id) do update set at = excluded.at, steps = excluded.steps, deploys = excluded.deploys`)
-  tx.write(sql`
-    update step set attempts = greatest(attempts - 1, 0) where id = any(${ids}) and job_id is not null`)
-  reopen(tx, again)
 }
 
 export interface Lapsed {
@@ -83,9 +74,8 @@ export async function reviveJob(context: Context, tx: Tx, jobId: string): Promis
   tx.write(sql`
     update job set status = 'running', finished_at = null, message = '', lease_until = ${leaseFromNow(context)}
     where id = ${jobId}`)
-  if (job.build_id !== null)
-    tx.write(sql`update build set job_id = ${jobId}, status = 'running' where id = ${job.build_id}`)
-  if (job.step_id !== null) restoreSteps(tx, job)
+  const owner = ownerOf(job)
+  if (owner) context.followers.jobs[owner].revived(tx, job)
   for (const id of lapsed.jobs) {
     tx.audit(chainOf(job.install_id), factOf(job, 'job.canceled', id, { replacedBy: jobId }))
     tx.nudge(`job:${id}`)
@@ -93,25 +83,6 @@ export async function reviveJob(context: Context, tx: Tx, jobId: string): Promis
   tx.audit(chainOf(job.install_id), factOf(job, 'job.recovered', jobId, { fence: job.fence }))
   tx.nudge(`job:${jobId}`, ...(job.run_id ? [`run:${job.run_id}`] : []))
   return true
-}
-
-/** Its steps and its deploy are what they were before it lapsed. Whoever was to be asked since then comes too late. */
-function restoreSteps(tx: Tx, { id, step_id, run_id, component }: LockedJob): void {
-  tx.write(sql`update step set status = 'active', job_id = ${id}, not_before = null where id = ${step_id}`)
-  tx.write(sql`
-    update step set status = 'skipped', message = 'the deploy had started before', finished_at = ${tx.at}
-    where run_id = ${run_id} and component = ${component} and kind = 'approval' and status in ('pending', 'active')
-      and not exists (select from job_lapse, jsonb_array_elements(steps) as kept
-        where job_id = ${id} and kept ->> 'id' = step.id)`)
-  tx.write(sql`
-    update step set status = s.status, job_id = s.job_id, not_before = s.not_before, started_at = s.started_at,
-      finished_at = s.finished_at, asked = s.asked, message = s.message, attempts = s.attempts
-    from job_lapse, jsonb_populate_recordset(null::step, job_lapse.steps) as s
-    where job_lapse.job_id = ${id} and step.id = s.id`)
-  tx.write(sql`
-    update deploy set status = d.status, finished_at = d.finished_at
-    from job_lapse, jsonb_populate_recordset(null::deploy, job_lapse.deploys) as d
-    where job_lapse.job_id = ${id} and deploy.id = d.id`)
 }
 
 function factOf(

@@ -59,7 +59,7 @@ async function tryOut<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
 
 /** The agent's first look into the queue is over. */
 async function untilOpen(): Promise<void> {
-  await until('a place', () => tryOut(async (tx) => (await make(tx, 'sync'))[0]!.agentId))
+  await until('a slot', () => tryOut(async (tx) => (await make(tx, 'sync'))[0]!.agentId))
 }
 
 async function make(tx: Tx, ...kinds: JobKind[]) {
@@ -71,7 +71,7 @@ async function make(tx: Tx, ...kinds: JobKind[]) {
     plan: { kind, role: 'install', installId, operations },
     owner: {},
   }))
-  await tx.seats.confirm(
+  await tx.slots.confirm(
     tx.db,
     kinds.map(() => pool),
   )
@@ -121,7 +121,7 @@ async function jobsOf(runId: string): Promise<{ kind: string; atOnce: boolean }[
   return jobs
 }
 
-describe('a job for an agent that is connected here and has a free place', () => {
+describe('a job for an agent that is connected here and has a free slot', () => {
   it('is the agent’s in the transaction that makes it, under a lease, audited', async () => {
     const [job] = await makeJobs('sync')
     expect(job).toMatchObject({ status: 'assigned', agentId: agent.identity.agentId, atOnce: true })
@@ -132,7 +132,7 @@ describe('a job for an agent that is connected here and has a free place', () =>
     agent.send(finishedFrame(agent.identity, manifestOf(assign)))
   })
 
-  it('takes no more places than there are; the rest goes in its order, and what comes later behind it', async () => {
+  it('takes no more slots than there are; the rest goes in its order, and what comes later behind it', async () => {
     const first = await makeJobs('sync', 'sync', 'sync')
     expect(statuses(first)).toEqual(['assigned', 'assigned', 'queued'])
     const [last] = await makeJobs('sync')
@@ -143,7 +143,7 @@ describe('a job for an agent that is connected here and has a free place', () =>
     for (const { id } of [first[1]!, first[2]!, last!]) await finish(id)
   })
 
-  it('gets the place of the job whose end made it', async () => {
+  it('gets the slot of the job whose end made it', async () => {
     await agent.close()
     await comeBack(1)
     const run = await tenant.client.call('deploys.create', {
@@ -170,7 +170,7 @@ describe('a job for an agent that is connected here and has a free place', () =>
     ])
   })
 
-  it('leaves the place free when its transaction does not happen', async () => {
+  it('leaves the slot free when its transaction does not happen', async () => {
     expect(statuses(await tryOut((tx) => make(tx, 'sync', 'sync')))).toEqual(['assigned', 'assigned'])
     const before = agent.frames.length
     expect(statuses(await makeJobs('sync', 'sync'))).toEqual(['assigned', 'assigned'])

@@ -1,52 +1,9 @@
-import type { JobKind } from '@tenon/core'
 import { sql } from 'kysely'
 import type { Db } from '../store/database.ts'
-import type { ClaimedJob } from './claim.ts'
+import type { GivenJob, SlotHost, Slots, TakenSlots } from '../ground/slots.ts'
 
-/** An agent that is connected to this process, and its places for jobs. */
-export interface SeatHost {
-  readonly agentId: string
-  readonly sessionId: string
-  /** Places that nobody in the queue waits for. Jobs in `leaving` count as gone. */
-  free(leaving: ReadonlySet<string>): number
-  /** Whether the agent has all of these features. */
-  can(requires: readonly string[]): boolean
-  /** Keeps a place. False when there is none, or when others may wait for it. */
-  reserve(jobId: string, kind: JobKind, leaving: ReadonlySet<string>): boolean
-  giveBack(jobId: string): void
-  give(job: ClaimedJob): void
-  /** It may have been given jobs that this process does not know of: it must connect again and say what it holds. */
-  doubt(): void
-}
-
-/** The agents of this process by pool. A job that is made here for one of them needs no way through the queue. */
-export interface Seats {
-  join(pool: string, host: SeatHost): () => void
-  /** For one transaction. */
-  open(): Taking
-}
-
-/** The places that one change takes. They are its own until it ends, in one of three ways. */
-export interface Taking {
-  /** Locks the agents that may get jobs of these pools, one pool per job, if they are still connected here. */
-  confirm(db: Db, pools: readonly string[]): Promise<void>
-  /** This change ends the job, so that its place is free for another. */
-  leave(jobId: string): void
-  /** Who gets the job. Undefined: it goes into the queue. */
-  take(pool: string, wanted: Wanted, job: ClaimedJob): string | undefined
-  committed(): void
-  rolledBack(): void
-  /** The connection broke: nobody knows whether it was committed. */
-  inDoubt(): void
-}
-
-export interface Wanted {
-  kind: JobKind
-  requires: readonly string[]
-}
-
-export function createSeats(): Seats {
-  const byPool = new Map<string, Set<SeatHost>>()
+export function createSlots(): Slots {
+  const byPool = new Map<string, Set<SlotHost>>()
   return {
     join(pool, host) {
       const hosts = byPool.get(pool) ?? new Set()
@@ -56,17 +13,17 @@ export function createSeats(): Seats {
         if (hosts.size === 0 && byPool.get(pool) === hosts) byPool.delete(pool)
       }
     },
-    open: () => openTaking((pool) => [...(byPool.get(pool) ?? [])]),
+    open: () => openTaken((pool) => [...(byPool.get(pool) ?? [])]),
   }
 }
 
-function openTaking(hostsOf: (pool: string) => SeatHost[]): Taking {
-  const confirmed = new Set<SeatHost>()
+function openTaken(hostsOf: (pool: string) => SlotHost[]): TakenSlots {
+  const confirmed = new Set<SlotHost>()
   const leaving = new Set<string>()
-  const taken: { host: SeatHost; job: ClaimedJob }[] = []
+  const taken: { host: SlotHost; job: GivenJob }[] = []
   /** Pools of which a job of this change had to queue: those after it go behind it. */
   const queued = new Set<string>()
-  const freest = (hosts: SeatHost[]) =>
+  const freest = (hosts: SlotHost[]) =>
     hosts
       .map((host) => ({ host, free: host.free(leaving) }))
       .filter(({ free }) => free > 0)
@@ -102,7 +59,7 @@ function openTaking(hostsOf: (pool: string) => SeatHost[]): Taking {
  * Until the commit no newer session of these agents can open, so that one sees what was given. Never waits for a row:
  * a session that opens holds its agent's before it takes runs, and this change may hold those.
  */
-async function lockConnected(db: Db, hosts: readonly SeatHost[]): Promise<SeatHost[]> {
+async function lockConnected(db: Db, hosts: readonly SlotHost[]): Promise<SlotHost[]> {
   const { rows } = await sql<{ id: string; session_id: string | null }>`
     select id, session_id from agent where id = any(${hosts.map((host) => host.agentId)}) and status = 'enrolled'
     order by id for share skip locked`.execute(db)

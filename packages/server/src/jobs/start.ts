@@ -1,6 +1,7 @@
 import type { AuditFact } from '@tenon/core'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
+import { ownerOf } from '../ground/followers.ts'
 import { leaseFromNow } from './leases.ts'
 import type { Tx } from '../store/transaction.ts'
 import { chainOf } from '../audit/chains.ts'
@@ -26,13 +27,15 @@ export async function startJobs(context: Context, tx: Tx, started: readonly Star
         ${column('at')}::timestamptz[], ${column('confinement')}::text[]) as s(id, agent_id, fence, at, confinement)
       where job.id = s.id and job.agent_id = s.agent_id and job.fence = s.fence
         and (job.status in ('assigned', 'held', 'lost') or (job.status = 'running' and job.started_at is null))
-      returning job.id, job.agent_id, job.fence, job.confinement, install_id, run_id, build_id, manifest_digest
+      returning job.id, job.agent_id, job.fence, job.confinement, install_id, run_id, step_id, build_id, manifest_digest
     ), unheld as (
       delete from job_hold using running where job_hold.job_id = running.id
-    ), building as (
-      update build set status = 'running' from running where build.id = running.build_id and build.status = 'queued'
     )
     select * from running order by id`.execute(tx.db)
+  for (const [owner, follower] of Object.entries(context.followers.jobs)) {
+    const own = rows.filter((row) => ownerOf(row) === owner)
+    if (own.length > 0) follower.started(tx, own)
+  }
   for (const row of rows) {
     tx.audit(chainOf(row.install_id), startedFact(row))
     tx.nudge(`job:${row.id}`)
@@ -55,7 +58,9 @@ export function assignedFact(
   }
 }
 
-export function startedFact(job: Omit<StartedRow, 'install_id' | 'run_id'>): AuditFact {
+export function startedFact(
+  job: Pick<StartedRow, 'id' | 'agent_id' | 'fence' | 'confinement' | 'manifest_digest'>,
+): AuditFact {
   return {
     actor: { type: 'agent', id: job.agent_id },
     action: 'job.started',
@@ -73,5 +78,7 @@ interface StartedRow {
   confinement: string
   install_id: string | null
   run_id: string | null
+  step_id: string | null
+  build_id: string | null
   manifest_digest: string
 }

@@ -3,16 +3,9 @@ import type { Selectable } from 'kysely'
 import { randomBytes } from 'node:crypto'
 import { generateSigningKey, importSigningKey, seal, unseal, type SigningKey } from '../crypto.ts'
 import { StartError } from '../errors.ts'
+import type { KeyRing } from '../ground/key-ring.ts'
 import type { Db } from '../store/database.ts'
 import type { Database } from '../store/schema.ts'
-
-/** The server's signing keys. The newest signs; every older one vouches for the next, so that agents can follow. */
-export interface KeyRing {
-  current(): { keyId: string; key: SigningKey }
-  links(): KeyLink[]
-  /** Reads again what another process may have added. */
-  reload(): Promise<void>
-}
 
 export async function loadKeyRing(db: Db, masterKey: Uint8Array): Promise<KeyRing> {
   let links: KeyLink[] = []

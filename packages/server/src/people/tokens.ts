@@ -1,7 +1,7 @@
 import { SERVER_CHAIN, type AuditFact, type PrincipalKind, type UserRole } from '@tenon/core'
 import type { Selectable } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
-import { hashSecret, randomSecret } from '../crypto.ts'
+import { hashSecret, randomSecret, secretMatches } from '../crypto.ts'
 import { ApiFailure } from '../errors.ts'
 import type { Db } from '../store/database.ts'
 import type { Database } from '../store/schema.ts'
@@ -140,4 +140,24 @@ function audit(
   details: AuditFact['details'],
 ): void {
   tx.audit(SERVER_CHAIN, { actor, action, subject, outcome: 'ok', manifestDigest: null, details })
+}
+
+/** Looked up by its hash, compared in constant time. */
+export async function findToken(db: Db, secret: string): Promise<Token | undefined> {
+  const token = await selectTokens(db)
+    .where('api_token.secret_hash', '=', hashSecret(secret))
+    .executeTakeFirst()
+  return token && secretMatches(secret, token.secret_hash) ? token : undefined
+}
+
+const USED_EVERY_MS = 60_000
+
+export async function noteUse(context: Context, token: Token): Promise<void> {
+  const { id, last_used_at: before } = token
+  if (before !== null && context.now() - Date.parse(before) <= USED_EVERY_MS) return
+  await context.db
+    .updateTable('api_token')
+    .set({ last_used_at: isoNow(context) })
+    .where('id', '=', id)
+    .execute()
 }

@@ -4,7 +4,7 @@ import { PostgresError, errorCode } from './errors.ts'
 import { type ProcessIdentity, identify, isAlive } from './process-table.ts'
 
 /**
- * One supervisor per data folder. The lock is the file with the highest number, `<path>.<n>`. Taking it over
+ * One supervisor per data folder. The lock is the file with the highest number, `<path>.<n>`. TakenSlots it over
  * means being the first to create n + 1, so two that see the same dead holder cannot both win. The highest
  * file is never removed, only marked free: a number is thus never used twice.
  */

@@ -5,8 +5,8 @@ import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
 import { appliedConfig, loadSteps, madeOf } from './deploy-gate.ts'
-import { planJobOfStep } from '../jobs/manifests.ts'
-import { settingsOf } from './settle-plans.ts'
+import { planJobOfStep } from './job-of-step.ts'
+import { settingsOf } from './plans-ended.ts'
 import { loadGround, planKey, subjectOf, type Ground, type StartingStep } from './load.ts'
 
 /** `asked` is null where a plan is what somebody must see. */

@@ -2,14 +2,10 @@ import { retryDelay } from '@tenon/core'
 import type { Context } from '../context.ts'
 import type { Tx } from '../store/transaction.ts'
 import { repeatSteps } from './deploy-gate.ts'
-import type { Ending, LockedJob } from '../jobs/end.ts'
+import type { EndedJob } from '../ground/followers.ts'
 
 /** Steps that failed and may be tried again by themselves go back to waiting, each until its time. */
-export async function retryFailedSteps(
-  context: Context,
-  tx: Tx,
-  failed: readonly { job: LockedJob; ending: Ending }[],
-): Promise<void> {
+export async function retryFailedSteps(context: Context, tx: Tx, failed: readonly EndedJob[]): Promise<void> {
   for (const { job, ending } of failed) {
     const { run, step_kind: kind, step_key: key } = job
     if (!run || !kind || !key || run.cancel_requested_at !== null) continue

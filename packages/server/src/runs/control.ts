@@ -3,11 +3,11 @@ import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import { anyOf } from '../store/statements.ts'
 import { transact, type Tx } from '../store/transaction.ts'
-import { activateNext, advance, lockRun, type Run } from './advance.ts'
+import { activateNext, advance } from './advance.ts'
+import { type LockedRun, lockRun, lockJob } from '../store/locks.ts'
 import { actorOf, type Caller } from '../people/actor.ts'
 import { repeatSteps, requireGateKept } from './deploy-gate.ts'
 import { cancelLocked } from '../jobs/control.ts'
-import { lockJob } from '../jobs/end.ts'
 import { loadPlans, planKey } from './load.ts'
 
 export async function cancelRun(context: Context, runId: string, caller: Caller): Promise<void> {
@@ -171,7 +171,7 @@ async function changeStep(
   context: Context,
   runId: string,
   stepId: string,
-  change: (tx: Tx, run: Run, step: Step) => Promise<void>,
+  change: (tx: Tx, run: LockedRun, step: Step) => Promise<void>,
 ): Promise<void> {
   await transact(context, async (tx) => {
     const run = await lockRun(tx, runId)
@@ -205,7 +205,7 @@ async function endStep(
 }
 
 /** An ended run is queued again, behind whatever runs on the install now. */
-async function goOn(context: Context, tx: Tx, run: Run): Promise<void> {
+async function goOn(context: Context, tx: Tx, run: LockedRun): Promise<void> {
   if (run.status === 'active') return advance(context, tx, run)
   await tx.db
     .updateTable('run')
@@ -217,7 +217,7 @@ async function goOn(context: Context, tx: Tx, run: Run): Promise<void> {
 
 function auditStep(
   tx: Tx,
-  run: Run,
+  run: LockedRun,
   step: Step,
   caller: Caller,
   action: string,

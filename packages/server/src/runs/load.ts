@@ -4,7 +4,8 @@ import { sql } from 'kysely'
 import type { Tx } from '../store/transaction.ts'
 import type { InstalledComponent } from './component-config.ts'
 import { deployedVersions, versionKey } from './deployed-versions.ts'
-import { loadPlugins, type Plugins, type StepSubject } from '../jobs/manifests.ts'
+import { loadPlugins, type Plugins } from '../artifacts/plugins.ts'
+import type { StepSubject } from './job-of-step.ts'
 
 export interface StartingStep {
   run: { id: string; install_id: string; app_version_id: string; kind: RunKind }

@@ -1,10 +1,9 @@
-import { planRun, type App, type Decision, type PlannedStep } from '@tenon/core'
+import { planRun, type App, type Decision, type PlannedStep, disabledComponents } from '@tenon/core'
 import type { Context } from '../context.ts'
 import type { Tx } from '../store/transaction.ts'
-import { pinActions } from '../builds/actions.ts'
+import { pinActions } from './action-builds.ts'
 import { deployedVersions } from './deployed-versions.ts'
-import { settingsOf } from './settle-plans.ts'
-import { disabledComponents } from '../installs/switches.ts'
+import { settingsOf } from './plans-ended.ts'
 
 /** Asks the core which steps a decision makes on the install as it is now, and stores them. */
 export async function planSteps(

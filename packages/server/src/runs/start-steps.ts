@@ -5,10 +5,11 @@ import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
 import { startApprovals } from './approvals.ts'
 import { configDigest } from './component-config.ts'
-import { nextTime } from '../schedules/schedules.ts'
+import { nextTime } from '../ground/cron.ts'
 import { createJobs, type PlannedJob } from '../jobs/create.ts'
 import { throughGate } from './deploy-gate.ts'
-import { planJobOfStep, poolOf, roleOfStep, type StepSubject } from '../jobs/manifests.ts'
+import { planJobOfStep, roleOfStep, type StepSubject } from './job-of-step.ts'
+import { poolOf } from '../jobs/sign-manifest.ts'
 import { loadGround, subjectOf, type GroundedStep, type StartingStep } from './load.ts'
 
 /** Starts steps of any number of runs. Answers the runs of which one is already over, so that they may go on at once. */
@@ -45,7 +46,7 @@ async function waitForAgents(tx: Tx, waits: readonly StartingStep[]): Promise<st
 async function queueJobs(context: Context, tx: Tx, works: readonly StartingStep[]): Promise<string[]> {
   const [ground] = await Promise.all([
     loadGround(tx, works),
-    tx.seats.confirm(
+    tx.slots.confirm(
       tx.db,
       works.map(({ run, step }) => poolOf(roleOfStep(step.kind), run.install_id)),
     ),

@@ -3,7 +3,7 @@ import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
-import { nextTime } from './schedules.ts'
+import { nextTime } from '../ground/cron.ts'
 
 /**
  * When the actions of an app are due next, on all of its installs or on one. What has the same schedules as before

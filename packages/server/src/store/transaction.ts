@@ -1,7 +1,8 @@
 import { entryParts, SERVER_CHAIN, type AuditFact, type AuditHead } from '@tenon/core'
 import type pg from 'pg'
-import type { Context } from '../context.ts'
-import type { Taking } from '../jobs/slots.ts'
+import type { Logger } from 'pino'
+import type { Hub } from '../ground/hub.ts'
+import type { Slots, TakenSlots } from '../ground/slots.ts'
 import { isDatabaseAway, isDeadlock } from './database.ts'
 import {
   isStalePlan,
@@ -23,13 +24,17 @@ export interface Tx {
   audit(chain: string, fact: AuditFact): void
   /** Sent after the commit. */
   nudge(...topics: string[]): void
-  /** Places of connected agents; who got one hears of it after the commit. */
-  seats: Taking
+  /** Slots of connected agents; who got a job hears of it after the commit. */
+  slots: TakenSlots
 }
 
 /** What a change needs of the process that makes it. */
-export interface Ground extends Pick<Context, 'pool' | 'seats' | 'now' | 'log'> {
-  hub: Pick<Context['hub'], 'nudge'>
+export interface Ground {
+  pool: pg.Pool
+  slots: Slots
+  hub: Pick<Hub, 'nudge'>
+  log: Logger
+  now(): number
 }
 
 /** Heads of the install chains that this change moved, for acknowledgements. */
@@ -62,19 +67,19 @@ const ATTEMPTS = 4
 async function attemptOnce<T>(context: Ground, work: (tx: Tx) => Promise<T>): Promise<Committed<T>> {
   const client = await context.pool.connect()
   const connection = transactionOn(client)
-  const seats = context.seats.open()
+  const slots = context.slots.open()
   let broken: Error | undefined
   try {
     const at = new Date(context.now()).toISOString()
-    const { committed, topics } = await runOn(connection, at, seats, work)
-    seats.committed()
+    const { committed, topics } = await runOn(connection, at, slots, work)
+    slots.committed()
     if (topics.size > 0) context.hub.nudge(topics)
     return committed
   } catch (thrown) {
     const cause = await connection.rollback().catch((reason: Error) => void (broken = reason))
     const error = cause ?? thrown
-    if (broken || isDatabaseAway(error)) seats.inDoubt()
-    else seats.rolledBack()
+    if (broken || isDatabaseAway(error)) slots.inDoubt()
+    else slots.rolledBack()
     if (isStalePlan(error)) broken = error as Error
     throw error
   } finally {
@@ -86,7 +91,7 @@ async function attemptOnce<T>(context: Ground, work: (tx: Tx) => Promise<T>): Pr
 async function runOn<T>(
   connection: TransactionConnection,
   at: string,
-  seats: Taking,
+  slots: TakenSlots,
   work: (tx: Tx) => Promise<T>,
 ) {
   const topics = new Set<string>()
@@ -98,7 +103,7 @@ async function runOn<T>(
     at,
     audit: (chain, fact) => facts.push({ chain, fact }),
     nudge: (...names) => names.forEach((name) => topics.add(name)),
-    seats,
+    slots,
   })
   const heads = new Map<string, AuditHead>()
   for (const { rows } of await connection.commit<AuditHead>(auditStatements(at, facts)))

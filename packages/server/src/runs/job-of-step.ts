@@ -1,111 +1,25 @@
 import {
   actionKey,
   declaredNetwork,
-  documentDigest,
-  defaultNetwork,
   isBuilt,
-  KIND_RULES,
   kubernetesTargets,
-  mergeRequirements,
-  nestManifest,
-  requiredByNetwork,
-  signDocument,
-  type App,
   type AgentRole,
-  type JobKind,
+  type App,
   type Json,
-  type ManifestLimits,
-  type JobNetwork,
   type PlannedOperation,
-  type Requirement,
   type StepKind,
 } from '@tenon/core'
-import { isoNow, type Context } from '../context.ts'
-import { sha256 } from '../crypto.ts'
+import { pluginFor, type Plugins } from '../artifacts/plugins.ts'
 import { ApiFailure } from '../errors.ts'
-import type { Tx } from '../store/transaction.ts'
-import { buildCommand } from '../builds/actions.ts'
+import type { JobPlan } from '../jobs/sign-manifest.ts'
+import { buildCommand } from './action-builds.ts'
 import {
   actionConfig,
   componentConfig,
   secretsConfig,
   type ConfigSubject,
   type InstallFacts,
-} from '../runs/component-config.ts'
-
-/** What a job is about, before it has an id: who runs it, and what it may do. */
-export interface JobPlan {
-  kind: JobKind
-  role: AgentRole
-  installId: string | null
-  operations: PlannedOperation[]
-  /** What was asked for or, of a job that is signed again, what was decided; the rest by kind and component. */
-  limits?: { [K in keyof ManifestLimits]?: number | undefined }
-  cloudRole?: string | null | undefined
-  network?: JobNetwork | undefined
-  /** Besides what the manifest's own content requires. */
-  requires?: readonly Requirement[] | undefined
-}
-
-const MiB = 1_048_576
-const LIMITS: Record<JobKind, ManifestLimits> = {
-  build: { memoryBytes: 2048 * MiB, cpus: 2, pids: 1024, timeoutSeconds: 3600, graceSeconds: 10 },
-  sync: { memoryBytes: 512 * MiB, cpus: 1, pids: 128, timeoutSeconds: 3600, graceSeconds: 5 },
-  plan: { memoryBytes: 1024 * MiB, cpus: 1, pids: 512, timeoutSeconds: 1800, graceSeconds: 15 },
-  deploy: { memoryBytes: 1024 * MiB, cpus: 1, pids: 512, timeoutSeconds: 1800, graceSeconds: 15 },
-  destroy: { memoryBytes: 1024 * MiB, cpus: 1, pids: 512, timeoutSeconds: 1800, graceSeconds: 15 },
-  sandbox: { memoryBytes: 1024 * MiB, cpus: 1, pids: 512, timeoutSeconds: 3600, graceSeconds: 30 },
-  action: { memoryBytes: 512 * MiB, cpus: 1, pids: 256, timeoutSeconds: 1800, graceSeconds: 10 },
-  logs: { memoryBytes: 256 * MiB, cpus: 0.5, pids: 64, timeoutSeconds: 3600, graceSeconds: 2 },
-  debug: { memoryBytes: 512 * MiB, cpus: 1, pids: 256, timeoutSeconds: 3600, graceSeconds: 5 },
-}
-
-/** Signed when the job becomes ready, and again under a new fencing number when it goes back to the queue. */
-export function signManifest(context: Context, jobId: string, fence: number, plan: JobPlan) {
-  const issuedAt = isoNow(context)
-  const expiresAt = isoNow(context, context.config.manifestTtlSeconds)
-  const network = plan.network ?? defaultNetwork(plan.kind, plan.operations)
-  const requires = mergeRequirements(plan.requires ?? [], requiredByNetwork(network))
-  const manifest = nestManifest(
-    { jobId, fence, issuedAt, notBefore: issuedAt, expiresAt },
-    {
-      serverId: context.serverId,
-      kind: plan.kind,
-      target: { role: plan.role, installId: plan.role === 'install' ? plan.installId : null },
-      role: plan.cloudRole === undefined ? KIND_RULES[plan.kind].role : plan.cloudRole,
-      network,
-      requires,
-      operations: plan.operations,
-      limits: limitsOf(plan),
-    },
-    sha256,
-  )
-  const { keyId, key } = context.keys.current()
-  const document = signDocument('job-manifest/1', manifest, keyId, key.sign)
-  return {
-    manifest: document.text,
-    manifest_issued_at: issuedAt,
-    manifest_key_id: document.keyId,
-    manifest_signature: document.signature,
-    manifest_digest: documentDigest(document.text, sha256),
-    requires: requires.map(({ feature }) => feature),
-  }
-}
-
-/** A component may ask for other limits; they are part of what is signed. */
-function limitsOf(plan: JobPlan): ManifestLimits {
-  const component = plan.operations[0]?.config['component'] as { limits?: JobPlan['limits'] } | undefined
-  const limits = { ...LIMITS[plan.kind] }
-  for (const key of Object.keys(limits) as (keyof ManifestLimits)[]) {
-    const value = plan.limits?.[key] ?? component?.limits?.[key]
-    if (typeof value === 'number' && value > 0) limits[key] = key === 'cpus' ? value : Math.ceil(value)
-  }
-  return limits
-}
-
-export function poolOf(role: AgentRole, installId: string | null): string {
-  return role === 'install' ? `install:${installId}` : role
-}
+} from './component-config.ts'
 
 export interface StepSubject extends ConfigSubject {
   kind: StepKind
@@ -289,23 +203,6 @@ function pluginOf(
   artifact: { repository: string; digest: string },
 ): PlannedOperation['plugin'] {
   return type === 'plugin' ? { name: type, ...artifact } : pluginFor(plugins, type)
-}
-
-/** What runs a component of each type, by name. */
-export type Plugins = ReadonlyMap<string, PlannedOperation['plugin']>
-
-export async function loadPlugins(tx: Tx): Promise<Plugins> {
-  const rows = await tx.db.selectFrom('plugin').select(['name', 'repository', 'digest']).execute()
-  return new Map(rows.map((row) => [row.name, row]))
-}
-
-export function pluginFor(plugins: Plugins, name: string): PlannedOperation['plugin'] {
-  const plugin = plugins.get(name)
-  if (!plugin)
-    throw new ApiFailure('bad_app', `no plugin handles the type ${name}`, {
-      remedy: 'Use a type that this server has a plugin for.',
-    })
-  return plugin
 }
 
 function componentOf({ app, component }: StepSubject) {

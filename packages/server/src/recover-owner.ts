@@ -2,14 +2,14 @@ import { makeId } from '@tenon/core'
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
-import type { Config } from '../config.ts'
-import { StartError } from '../errors.ts'
-import { loadKeyRing } from '../keys/key-ring.ts'
-import { addRecoveredOwner, ownerTokenFile } from './owner-token.ts'
-import { reachEmbeddedPostgres } from '../postgres/reach.ts'
-import { createSeats } from '../jobs/slots.ts'
-import { migrateFirst } from '../start.ts'
-import { openDb, openPool } from '../store/database.ts'
+import type { Config } from './config.ts'
+import { StartError } from './errors.ts'
+import { loadKeyRing } from './keys/key-ring.ts'
+import { addRecoveredOwner, ownerTokenFile } from './people/owner-token.ts'
+import { reachEmbeddedPostgres } from './postgres/reach.ts'
+import { createSlots } from './jobs/slots.ts'
+import { migrateFirst } from './start.ts'
+import { openDb, openPool } from './store/database.ts'
 
 /**
  * The way back for an owner who has no token: whoever holds database and master key holds the tenant anyway. A server
@@ -39,7 +39,7 @@ export async function recoverOwner(config: Config, log: Logger): Promise<{ token
       pool,
       log,
       now,
-      seats: createSeats(),
+      slots: createSlots(),
       // Nobody waits for news of it.
       hub: { nudge: () => undefined },
       serverId: identity.server_id,

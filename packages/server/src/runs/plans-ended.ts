@@ -4,17 +4,17 @@ import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { anyOf } from '../store/statements.ts'
 import type { Tx } from '../store/transaction.ts'
-import type { Run } from './advance.ts'
+import type { LockedRun } from '../store/locks.ts'
 
 export interface EndedPlan {
-  run: Run
+  run: LockedRun
   component: string
   jobId: string
   result: { [key: string]: unknown }
 }
 
 /** What follows from plans that ended well: a deploy that would change nothing is left out, a drift is noted. */
-export async function settlePlans(context: Context, tx: Tx, plans: readonly EndedPlan[]): Promise<void> {
+export async function followPlans(context: Context, tx: Tx, plans: readonly EndedPlan[]): Promise<void> {
   for (const { run, component, jobId, result } of plans) {
     const plan = planOf(result)
     if (!plan) continue
@@ -25,7 +25,7 @@ export async function settlePlans(context: Context, tx: Tx, plans: readonly Ende
 
 const LEFT_OUT: StepKind[] = ['approval', 'action', 'deploy']
 
-async function skipDeploy(tx: Tx, run: Run, component: string, plan: PlanResult): Promise<void> {
+async function skipDeploy(tx: Tx, run: LockedRun, component: string, plan: PlanResult): Promise<void> {
   const { content } = await tx.db
     .selectFrom('app_version')
     .select('content')
@@ -65,7 +65,7 @@ async function skipDeploy(tx: Tx, run: Run, component: string, plan: PlanResult)
 async function noteDrift(
   context: Context,
   tx: Tx,
-  run: Run,
+  run: LockedRun,
   component: string,
   jobId: string,
   plan: PlanResult,

@@ -1,7 +1,7 @@
 import { actionKey, isBuilt, type App, type PlannedStep } from '@tenon/core'
 import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
-import { newestBuilds } from './newest.ts'
+import { newestBuilds } from './newest-builds.ts'
 
 /** The newest build of each built action of these steps, by action: what is decided now is what will run. */
 export async function pinActions(
