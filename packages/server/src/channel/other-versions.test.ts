@@ -109,15 +109,22 @@ describe('the range that an agent signs', () => {
 })
 
 describe('a job that requires what no connected agent can', () => {
-  /** `debug` keeps to its cluster, which is required of its agent; a sync requires nothing. */
+  /** `debug` may call one name alone, which is required of its agent; a sync requires nothing. */
   async function make(...kinds: JobKind[]): Promise<string[]> {
     const plugin = { name: 'script', repository: 'plugins/script', digest: null }
     const rest = { component: 'db', artifacts: [], approvedPlan: null, config: {} }
     const operations = [{ operation: 'debug' as const, plugin, ...rest }]
     const { installId } = agent.identity
     const pool = `install:${installId}`
+    const declared = { mode: 'egress' as const, names: ['db.example.com:5432'] }
     const planned = kinds.map((kind) => ({
-      plan: { kind, role: 'install' as const, installId, operations },
+      plan: {
+        kind,
+        role: 'install' as const,
+        installId,
+        operations,
+        network: kind === 'debug' ? declared : undefined,
+      },
       owner: {},
     }))
     return transact(tenant.context, async (tx) => {
@@ -147,6 +154,15 @@ describe('a job that requires what no connected agent can', () => {
     await comeBack()
     const manifest = await assigned(id)
     expect(manifest.requires).toEqual([{ feature: 'job-networks', since: '0.3' }])
+    agent.send(finishedFrame(agent.identity, manifest))
+    await until('the end', async () => (await job(id)).status === 'succeeded')
+  })
+
+  it('is none that has just the usual network of its kind, which an older agent leaves open as it did', async () => {
+    await comeBack({ features: [] })
+    const [id = ''] = await make('logs')
+    const manifest = await assigned(id)
+    expect(manifest).toMatchObject({ network: { mode: 'cluster', names: [] }, requires: [] })
     agent.send(finishedFrame(agent.identity, manifest))
     await until('the end', async () => (await job(id)).status === 'succeeded')
   })
