@@ -1,7 +1,7 @@
 import type { App } from './app.ts'
 import { componentAliases, STATE_ROOTS } from './install-state.ts'
 import type { Json } from './json.ts'
-import { parseTemplate, templateReferences } from './templates/index.ts'
+import { parseTemplate, templateReferences } from '@tenon/go-template'
 
 /** What a value's templates read of the install's state, by name. `*` alone: all of them, since the template does not tell. */
 export interface Uses {

@@ -2,7 +2,7 @@ import type { App } from './app.ts'
 import { installState, type InstallFacts, type ComponentFacts } from './install-state.ts'
 import type { Json } from './json.ts'
 import { ConfigRenderer, ConfigRenderError, mapStrings } from './render-config.ts'
-import { DEFAULT_TEMPLATE_LIMITS, type TemplateFunctions } from './templates/index.ts'
+import { DEFAULT_TEMPLATE_LIMITS, type TemplateFunctions } from '@tenon/go-template'
 
 /** What the server knows of an install: the values of sensitive outputs are not among it. */
 export interface PreviewFacts extends Omit<InstallFacts, 'components' | 'secrets'> {

@@ -5,7 +5,7 @@ import { installState, type InstallFacts } from './install-state.ts'
 import type { Json } from './json.ts'
 import { preview } from './preview.ts'
 import { ConfigRenderError, renderConfig } from './render-config.ts'
-import { textFunction } from './templates/index.ts'
+import { textFunction } from '@tenon/go-template'
 
 const facts: InstallFacts = {
   id: 'ins_1',

@@ -1,12 +1,23 @@
 import { STATE_ROOTS } from './install-state.ts'
 import type { Json } from './json.ts'
-import { Budget, DEFAULT_LIMITS, type TemplateLimits } from './templates/budget.ts'
-import { CallError, TemplateError } from './templates/errors.ts'
-import type { Functions, GoFunction } from './templates/functions.ts'
-import { parseTemplate, renderText, templateReferences, type Template } from './templates/index.ts'
-import { EACH } from './templates/references.ts'
-import { ALL_FUNCTIONS } from './templates/registry.ts'
-import { GoList, GoMap, type Value } from './templates/values.ts'
+import {
+  ALL_FUNCTIONS,
+  Budget,
+  CallError,
+  DEFAULT_TEMPLATE_LIMITS as DEFAULT_LIMITS,
+  EACH,
+  GoList,
+  GoMap,
+  parseTemplate,
+  renderText,
+  TemplateError,
+  templateReferences,
+  type GoFunction,
+  type Template,
+  type TemplateFunctions as Functions,
+  type TemplateLimits,
+  type Value,
+} from '@tenon/go-template'
 
 export interface RenderConfigOptions {
   /** Functions besides Go's and Sprig's. */
