@@ -33,7 +33,8 @@ function result({ template, data, missingkey }: Case): Pick<Case, 'output' | 'ou
     if (typeof output === 'string') return { output }
     return { outputBase64: Buffer.from(output).toString('base64') }
   } catch (error) {
-    if (error instanceof TemplateError) return { error: { class: error.class, message: error.message } }
+    if (error instanceof TemplateError)
+      return { error: { class: error.code === 'parse' ? 'parse' : 'exec', message: error.message } }
     throw error
   }
 }

@@ -1,7 +1,8 @@
-export type TemplateErrorClass = 'parse' | 'exec'
+/** What is wrong: the text (`parse`), what it does with its data (`exec`), how much that takes, or its output. */
+export type TemplateErrorCode = 'parse' | 'exec' | 'limit' | 'not_text'
 
 export interface TemplateErrorPlace {
-  class: TemplateErrorClass
+  code: TemplateErrorCode
   /** Counted from 1. */
   line: number
   /** Counted from 1, in characters. */
@@ -11,19 +12,19 @@ export interface TemplateErrorPlace {
 /** What a bad template or a failed rendering gives. `message` is Go's own wording where Go has one. */
 export class TemplateError extends Error {
   override readonly name = 'TemplateError'
-  readonly class: TemplateErrorClass
+  readonly code: TemplateErrorCode
   readonly line: number
   readonly column: number
 
   constructor(message: string, place: TemplateErrorPlace, options?: ErrorOptions) {
     super(message, options)
-    this.class = place.class
+    this.code = place.code
     this.line = place.line
     this.column = place.column
   }
 }
 
-/** A function refused its arguments. The evaluator turns it into a TemplateError with the place. */
+/** What a function throws to refuse its arguments. It is the cause of the TemplateError, which has the place. */
 export class CallError extends Error {
   override readonly name = 'CallError'
 }

@@ -11,7 +11,7 @@ function run(template: string): { outcome: string; seconds: number } {
     renderTemplate(parseTemplate(template, { name: 'hostile' }), { a: 1 }, { limits: { steps: 250_000 } })
   } catch (error) {
     if (!(error instanceof TemplateError)) throw error
-    outcome = `${error.class}: ${error.message}`
+    outcome = `${error.code}: ${error.message}`
   }
   const { user, system } = process.cpuUsage(start)
   return { outcome, seconds: (user + system) / 1e6 }

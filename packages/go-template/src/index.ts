@@ -1,35 +1,36 @@
 import { Budget, type TemplateLimits } from './budget.ts'
-import { decodeText, encodeText, isValidUtf8, toUint8Array } from './values/bytes.ts'
 import { TemplateError } from './errors.ts'
-import { Evaluator, type MissingKey, type Program } from './evaluate/evaluator.ts'
+import { Evaluator, type Program } from './evaluate/evaluator.ts'
+import type { MissingKey } from './evaluate/fields.ts'
 import type { Functions } from './functions/functions.ts'
-import { parseTrees } from './syntax/parser.ts'
 import { ALL_FUNCTIONS } from './functions/registry.ts'
+import { parseTrees } from './syntax/parser.ts'
+import { decodeText, encodeText, isValidUtf8, toUint8Array } from './values/bytes.ts'
 
-export { Budget, DEFAULT_LIMITS as DEFAULT_TEMPLATE_LIMITS, type TemplateLimits } from './budget.ts'
-export { CallError, TemplateError, type TemplateErrorClass } from './errors.ts'
-export type { MissingKey } from './evaluate/evaluator.ts'
+export { Budget, DEFAULT_LIMITS, type TemplateLimits } from './budget.ts'
+export { CallError, TemplateError, type TemplateErrorCode } from './errors.ts'
+export type { MissingKey } from './evaluate/fields.ts'
+export type { Functions, GoFunction } from './functions/functions.ts'
 export { ALL_FUNCTIONS } from './functions/registry.ts'
-export type { Functions as TemplateFunctions, GoFunction } from './functions/functions.ts'
-export { EACH, neededReferences, templateReferences } from './references.ts'
+export { textFunction } from './functions/text-function.ts'
+export { EACH, templateReferences, type TemplateReferences } from './references.ts'
 export { satisfies } from './semver/constraint.ts'
 export { compareVersions, parseVersion, type SemVer } from './semver/version.ts'
-export { GoList, GoMap, type Value } from './values/values.ts'
-export { textFunction } from './functions/text-function.ts'
+export { isMissing, type Value } from './values/values.ts'
 
 /** A parsed template. It holds no state of a rendering and may be rendered any number of times. */
 export interface Template extends Program {
   readonly functions: Functions
 }
 
-export interface ParseTemplateOptions {
+export interface ParseOptions {
   /** Names the template in messages, and is how it may call itself. */
   name?: string
-  /** Functions besides Go's and Sprig's. */
+  /** Functions besides Go's and Sprig's; one of the same name takes the place of theirs. */
   functions?: Functions
 }
 
-export interface RenderTemplateOptions {
+export interface RenderOptions {
   missingKey?: MissingKey
   limits?: Partial<TemplateLimits>
   /** What several renderings share and spend together; `limits` then does not count. */
@@ -38,11 +39,8 @@ export interface RenderTemplateOptions {
   functions?: Functions
 }
 
-/** Parses Go `text/template` with Sprig. Throws a TemplateError of class `parse`. */
-export function parseTemplate(
-  text: string,
-  { name = 'template', functions }: ParseTemplateOptions = {},
-): Template {
+/** Parses Go `text/template` with Sprig. Throws a TemplateError with the code `parse`. */
+export function parseTemplate(text: string, { name = 'template', functions }: ParseOptions = {}): Template {
   const known = functions ? { ...ALL_FUNCTIONS, ...functions } : ALL_FUNCTIONS
   const bytes = encodeText(text)
   const byteName = encodeText(name)
@@ -52,12 +50,12 @@ export function parseTemplate(
 
 /**
  * Renders over JSON data: every number is a float64, as Go decodes JSON. Gives text, or bytes when the output
- * is not UTF-8. Throws a TemplateError of class `exec`, also when a limit is reached. The data stays as it is.
+ * is not UTF-8. Throws a TemplateError with the code `exec`, or `limit` when one is reached. The data stays as it is.
  */
 export function renderTemplate(
   template: Template,
   data: unknown,
-  { missingKey = 'default', limits, budget, functions }: RenderTemplateOptions = {},
+  { missingKey = 'default', limits, budget, functions }: RenderOptions = {},
 ): string | Uint8Array {
   const known = functions ? { ...template.functions, ...functions } : template.functions
   const evaluator = new Evaluator(template, known, missingKey, budget ?? new Budget(limits))
@@ -65,9 +63,9 @@ export function renderTemplate(
   return isValidUtf8(bytes) ? decodeText(bytes) : toUint8Array(bytes)
 }
 
-/** Renders what must be text. */
-export function renderText(template: Template, data: unknown, options?: RenderTemplateOptions): string {
+/** Renders what must be text; output of any other bytes is a TemplateError with the code `not_text`. */
+export function renderText(template: Template, data: unknown, options?: RenderOptions): string {
   const output = renderTemplate(template, data, options)
   if (typeof output === 'string') return output
-  throw new TemplateError('the output is not UTF-8 text', { class: 'exec', line: 1, column: 1 })
+  throw new TemplateError('the output is not UTF-8 text', { code: 'not_text', line: 1, column: 1 })
 }

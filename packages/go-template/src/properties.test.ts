@@ -28,7 +28,7 @@ const PIECES = [
 
 function referencesOf(template: string): string[][] {
   try {
-    return templateReferences(parseTemplate(template))
+    return templateReferences(parseTemplate(template)).all
   } catch (error) {
     if (error instanceof TemplateError) return []
     throw error

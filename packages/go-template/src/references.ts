@@ -13,7 +13,7 @@ interface Scope {
   readonly variables: Map<string, Sources>
 }
 
-/** Stands in a path for each element of a list or a map. */
+/** Stands in a reference for each element of a list or a map. */
 export const EACH = '*'
 
 const ROOT: Sources = [[]]
@@ -21,24 +21,22 @@ const UNKNOWN: Sources = []
 const MAX_PATH = 24
 const MAX_VISITS = 1000
 
+/** Ways into the data, such as `['components', 'db', 'outputs', 'url']`, in order of appearance. */
+export interface TemplateReferences {
+  /** All that the template reads; `[]` means the whole of the data. */
+  all: string[][]
+  /** Those among them without which it does not render: `dig` says itself what it gives instead. */
+  needed: string[][]
+}
+
 /**
- * The ways into the data that a template reads, such as `['components', 'db', 'outputs', 'url']`, in order of
- * appearance. It follows `with`, `range` (an element is `*`), variables, `template` calls and `index`, `get`
- * and `dig` with literal keys; `[]` means the whole of the data. Branches count whether taken or not.
+ * What a template reads, found without rendering it. It follows `with`, `range` (an element is `*`), variables,
+ * `template` calls and `index`, `get` and `dig` with literal keys. Branches count whether taken or not.
  */
-export function templateReferences(template: Program): string[][] {
-  return collected(template).paths()
-}
-
-/** Those among them without which the template does not render: `dig` says itself what it gives instead. */
-export function neededReferences(template: Program): string[][] {
-  return collected(template).needed()
-}
-
-function collected(template: Program): Collector {
+export function templateReferences(template: Program): TemplateReferences {
   const collector = new Collector(template)
   collector.tree(template.name, ROOT)
-  return collector
+  return collector.references()
 }
 
 class Collector {
@@ -51,12 +49,8 @@ class Collector {
     this.#program = program
   }
 
-  paths(): string[][] {
-    return decoded(this.#found)
-  }
-
-  needed(): string[][] {
-    return decoded(this.#needed)
+  references(): TemplateReferences {
+    return { all: decoded(this.#found), needed: decoded(this.#needed) }
   }
 
   tree(name: string, dot: Sources): void {

@@ -11,16 +11,16 @@ function errorOf(run: () => unknown): TemplateError {
 }
 
 describe('an error', () => {
-  it('of class parse has the line and the column of what is wrong, counted from 1', () => {
+  it('of code parse has the line and the column of what is wrong, counted from 1', () => {
     const error = errorOf(() => parseTemplate('one\n  é {{ brew 1 }}', { name: 'values.yaml' }))
-    expect(error).toMatchObject({ class: 'parse', line: 2, column: 8 })
+    expect(error).toMatchObject({ code: 'parse', line: 2, column: 8 })
     expect(error.message).toBe('template: values.yaml:2: function "brew" not defined')
   })
 
-  it('of class exec has the place of the value that is wrong', () => {
+  it('of code exec has the place of the value that is wrong', () => {
     const template = parseTemplate('a: {{ .a }}\nb: {{ upper .b }}', { name: 'values.yaml' })
     const error = errorOf(() => renderTemplate(template, { a: 1, b: 2 }))
-    expect(error).toMatchObject({ class: 'exec', line: 2, column: 13 })
+    expect(error).toMatchObject({ code: 'exec', line: 2, column: 13 })
     expect(error.message).toContain('values.yaml:2:12: executing "values.yaml" at <.b>: wrong type for value')
   })
 })
@@ -68,7 +68,7 @@ describe('rendering', () => {
   it('ends with a TemplateError for data inside itself and for a method of nothing', () => {
     const circle: unknown[] = []
     circle.push(circle)
-    expect(errorOf(() => renderTemplate(parseTemplate('{{ . }}'), circle)).class).toBe('exec')
+    expect(errorOf(() => renderTemplate(parseTemplate('{{ . }}'), circle)).code).toBe('limit')
     const template = parseTemplate('{{ (semver "1.0.0").Compare nil }}')
     expect(errorOf(() => renderTemplate(template, null)).message).toContain('nil pointer')
   })

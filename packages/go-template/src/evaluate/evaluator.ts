@@ -2,6 +2,8 @@ import type { Budget } from '../budget.ts'
 import { decodeText } from '../values/bytes.ts'
 import { LimitError, TemplateError } from '../errors.ts'
 import { type CallSite, evaluateCall, NOTHING, type Piped } from './call.ts'
+import { evaluateFields, type MissingKey } from './fields.ts'
+import { Variables } from './variables.ts'
 import type { Functions, GoFunction } from '../functions/functions.ts'
 import {
   type AnyNode,
@@ -21,9 +23,6 @@ import type { ParsedTree } from '../syntax/parser.ts'
 import { printValue } from '../values/print.ts'
 import { fromData, GoList, GoMap, int, isObject, isTrue, typeName, type Value } from '../values/values.ts'
 
-/** Go's own, and `unprintable`: as `default`, but to print what is missing is an error instead of `<no value>`. */
-export type MissingKey = 'default' | 'invalid' | 'zero' | 'error' | 'unprintable'
-
 type Signal = 'break' | 'continue' | undefined
 
 export interface Program {
@@ -37,8 +36,8 @@ export class Evaluator {
   readonly budget: Budget
   readonly #program: Program
   readonly #functions: Functions
-  readonly #missingKey: MissingKey
-  #variables: { name: string; value: Value }[] = []
+  readonly missingKey: MissingKey
+  #variables = new Variables(undefined)
   #node: AnyNode | undefined
   #treeName: string
   #depth = 0
@@ -47,7 +46,7 @@ export class Evaluator {
   constructor(program: Program, functions: Functions, missingKey: MissingKey, budget: Budget) {
     this.#program = program
     this.#functions = functions
-    this.#missingKey = missingKey
+    this.missingKey = missingKey
     this.budget = budget
     this.#treeName = program.name
   }
@@ -57,7 +56,7 @@ export class Evaluator {
     try {
       const data = fromData(json) ?? undefined
       const tree = this.#program.trees.get(this.#program.name)
-      this.#variables.push({ name: '$', value: data })
+      this.#variables = new Variables(data)
       if (tree) this.#walkList(data, tree.root)
       return this.#output
     } catch (error) {
@@ -77,10 +76,11 @@ export class Evaluator {
     const node = this.#node
     const place = placeOf(this.#program.text, node?.position ?? 0)
     const where = `${this.#program.name}:${place.line}:${place.byteColumn}`
+    const code = cause instanceof LimitError || cause instanceof RangeError ? 'limit' : 'exec'
     const context = node ? ` at <${nodeText(node)}>` : ''
     throw new TemplateError(
       decodeText(`template: ${where}: executing "${this.#treeName}"${context}: ${message}`),
-      { class: 'exec', line: place.line, column: place.column },
+      { code, line: place.line, column: place.column },
       { cause },
     )
   }
@@ -121,9 +121,9 @@ export class Evaluator {
   }
 
   #scoped(run: () => Signal): Signal {
-    const mark = this.#variables.length
+    const mark = this.#variables.count
     const signal = run()
-    this.#variables.length = mark
+    this.#variables.backTo(mark)
     return signal
   }
 
@@ -142,7 +142,7 @@ export class Evaluator {
   }
 
   #printNothing(): void {
-    if (this.#missingKey === 'unprintable') this.fail('there is no value to print')
+    if (this.missingKey === 'unprintable') this.fail('there is no value to print')
     this.#write('<no value>')
   }
 
@@ -154,13 +154,13 @@ export class Evaluator {
 
   #range(dot: Value, node: BranchNode): Signal {
     const value = this.#pipeline(dot, node.pipe)
-    const mark = this.#variables.length
+    const mark = this.#variables.count
     const entries = this.#entriesOf(value)
     for (const [key, item] of entries) {
       this.budget.spend(1)
       this.#setRangeVariables(node.pipe, key, item)
       const signal = this.#walkList(item, node.list)
-      this.#variables.length = mark
+      this.#variables.backTo(mark)
       if (signal === 'break') break
     }
     if (entries.length > 0 || !node.elseList) return undefined
@@ -182,9 +182,8 @@ export class Evaluator {
       if (second !== undefined) this.#assign(second, item)
       return
     }
-    const top = this.#variables.length
-    this.#variables[top - 1] = { name: second ?? first, value: item }
-    if (second !== undefined) this.#variables[top - 2] = { name: first, value: key }
+    const element = [second ?? first, item] as const
+    this.#variables.replaceLast(second === undefined ? [element] : [[first, key], element])
   }
 
   #template(dot: Value, node: TemplateNode): Signal {
@@ -193,7 +192,7 @@ export class Evaluator {
     this.budget.depth(++this.#depth)
     const argument = node.pipe && this.#pipeline(dot, node.pipe)
     const [variables, treeName] = [this.#variables, this.#treeName]
-    this.#variables = [{ name: '$', value: argument }]
+    this.#variables = new Variables(argument)
     this.#treeName = node.name
     this.#walkList(argument, tree.root)
     this.#variables = variables
@@ -205,9 +204,7 @@ export class Evaluator {
   // ---- pipelines
 
   #assign(name: string, value: Value): void {
-    const variable = this.#variables.findLast((known) => known.name === name)
-    if (!variable) return this.fail(`undefined variable: ${name}`)
-    variable.value = value
+    if (!this.#variables.assign(name, value)) this.fail(`undefined variable: ${name}`)
   }
 
   #pipeline(dot: Value, pipe: PipeNode): Value {
@@ -218,7 +215,7 @@ export class Evaluator {
     const value = piped === NOTHING ? undefined : piped
     for (const name of pipe.declared) {
       if (pipe.isAssign) this.#assign(name, value)
-      else this.#variables.push({ name, value })
+      else this.#variables.declare(name, value)
     }
     return value
   }
@@ -231,13 +228,16 @@ export class Evaluator {
         return this.#function(first.name, first, site)
       case 'field':
         this.#node = first
-        return this.#fields(dot, first.names, { ...site, node: first })
+        return evaluateFields(this, dot, first.names, { ...site, node: first })
       case 'chain':
         return this.#chain(first, { ...site, node: first })
       case 'variable':
         this.#node = first
         if (first.fields.length === 0) this.#notAFunction(command, piped)
-        return this.#fields(this.#variable(first.name), first.fields, { ...site, node: first })
+        return evaluateFields(this, this.#variables.valueOf(first.name), first.fields, {
+          ...site,
+          node: first,
+        })
       case 'pipe':
         this.#notAFunction(command, piped)
         return this.#pipeline(dot, first)
@@ -251,10 +251,6 @@ export class Evaluator {
   #notAFunction(command: CommandNode, piped: Piped): void {
     if (command.args.length === 1 && piped === NOTHING) return
     this.fail(`can't give argument to non-function ${nodeText(command.args[0] as Operand)}`)
-  }
-
-  #variable(name: string): Value {
-    return this.#variables.findLast((known) => known.name === name)?.value
   }
 
   #plain(dot: Value, node: Operand): Value {
@@ -272,17 +268,13 @@ export class Evaluator {
     this.#node = node
     const goFunction = this.#functions[name]
     if (!goFunction) return this.fail(`"${name}" is not a defined function`)
-    return this.#call(goFunction, name, site)
-  }
-
-  #call(goFunction: GoFunction, name: string, site: CallSite): Value {
     return evaluateCall(this, goFunction, name, site)
   }
 
   #chain(chain: ChainNode, site: CallSite): Value {
     this.#node = chain
     const receiver = this.operand(site.dot, chain.operand)
-    return this.#fields(receiver, chain.fields, site)
+    return evaluateFields(this, receiver, chain.fields, site)
   }
 
   /** The value of an operand that is not typed by a parameter. */
@@ -291,9 +283,9 @@ export class Evaluator {
     const site = { dot, args: [], piped: NOTHING, node } as const
     switch (node.kind) {
       case 'field':
-        return this.#fields(dot, node.names, site)
+        return evaluateFields(this, dot, node.names, site)
       case 'variable':
-        return this.#fields(this.#variable(node.name), node.fields, site)
+        return evaluateFields(this, this.#variables.valueOf(node.name), node.fields, site)
       case 'chain':
         return this.#chain(node, site)
       case 'pipe':
@@ -303,50 +295,5 @@ export class Evaluator {
       default:
         return this.#plain(dot, node)
     }
-  }
-
-  // ---- fields
-
-  #fields(receiver: Value, names: readonly string[], site: CallSite): Value {
-    const last = names.length - 1
-    const inner: CallSite = last > 0 ? { ...site, args: [], piped: NOTHING } : site
-    let value = receiver
-    for (let i = 0; i <= last; i++) {
-      value = this.#field(value, names[i] as string, i > 0, i === last ? site : inner)
-    }
-    return value
-  }
-
-  #field(receiver: Value, name: string, isElement: boolean, site: CallSite): Value {
-    if (receiver === undefined) {
-      return this.#missingKey === 'error' ? this.fail(`nil data; no entry for key "${name}"`) : undefined
-    }
-    if (receiver === null) return this.fail(`nil pointer evaluating interface {}.${name}`)
-    if (isObject(receiver)) {
-      const method = Object.hasOwn(receiver.methods, name) ? receiver.methods[name] : undefined
-      if (method) {
-        const bound = {
-          ...method,
-          call: (budget: Budget, args: readonly Value[]) => method.call(budget, [receiver, ...args]),
-        }
-        return this.#call(bound, name, site)
-      }
-    }
-    if (receiver instanceof GoMap) {
-      if (site.args.length > 0 || site.piped !== NOTHING) {
-        this.fail(`${name} is not a method but has arguments`)
-      }
-      const value = receiver.get(name)
-      return value === undefined ? this.#missing(name, receiver) : value
-    }
-    return this.fail(
-      `can't evaluate field ${name} in type ${isElement ? 'interface {}' : typeName(receiver)}`,
-    )
-  }
-
-  #missing(name: string, map: GoMap): Value {
-    if (this.#missingKey === 'error') return this.fail(`map has no entry for key "${name}"`)
-    if (this.#missingKey !== 'zero') return undefined
-    return map.elem === 'string' ? '' : null
   }
 }

@@ -56,7 +56,7 @@ export class TokenCursor {
   fail(message: string, position = this.#tokens[Math.max(this.#at - 1, 0)]?.position ?? 0): never {
     const { line, column } = placeOf(this.#text, position)
     const text = decodeText(`template: ${this.#name}:${line}: ${message}`)
-    throw new TemplateError(text, { class: 'parse', line, column })
+    throw new TemplateError(text, { code: 'parse', line, column })
   }
 
   unexpected(token: Token, context: string): never {

@@ -181,3 +181,9 @@ export function isTrue(value: Value): boolean {
   if (value instanceof GoMap) return value.size > 0
   return true
 }
+
+/** Whether there is nothing: no value, a nil in an interface, a nil list or map. */
+export function isMissing(value: Value): boolean {
+  if (value instanceof GoList || value instanceof GoMap) return value.isNil
+  return value === undefined || value === null
+}
