@@ -26,6 +26,13 @@ describe('an error', () => {
 })
 
 describe('rendering', () => {
+  it('tells a limit from what is wrong, whatever a message says', () => {
+    const codeOf = (text: string) =>
+      errorOf(() => renderTemplate(parseTemplate(text), {}, { limits: { steps: 10 } })).code
+    expect(codeOf('{{ until 1000 }}')).toBe('limit')
+    expect(codeOf('{{ fail "x: exceeded the limit" }}')).toBe('exec')
+  })
+
   it('leaves the data as it is, though a template writes into it', () => {
     const data = { m: { a: 1 }, l: [{ b: 2 }] }
     const template = parseTemplate('{{ $_ := set .m "x" 1 }}{{ $_ := set (first .l) "y" 1 }}{{ toJson . }}')
@@ -36,7 +43,7 @@ describe('rendering', () => {
   it('gives bytes when the output is not UTF-8, which is refused where text is needed', () => {
     const template = parseTemplate('{{ trunc 2 "né" }}')
     expect(renderTemplate(template, undefined)).toEqual(new Uint8Array([0x6e, 0xc3]))
-    expect(errorOf(() => renderText(template, undefined)).message).toContain('not UTF-8')
+    expect(errorOf(() => renderText(template, undefined)).code).toBe('not_text')
     expect(renderText(parseTemplate('né'), undefined)).toBe('né')
   })
 

@@ -4,7 +4,7 @@ import { LimitError, TemplateError } from '../errors.ts'
 import { type CallSite, evaluateCall, NOTHING, type Piped } from './call.ts'
 import { evaluateFields, type MissingKey } from './fields.ts'
 import { Variables } from './variables.ts'
-import type { Functions, GoFunction } from '../functions/functions.ts'
+import type { Functions } from '../functions/functions.ts'
 import {
   type AnyNode,
   type BranchNode,
@@ -21,7 +21,7 @@ import {
 import { placeOf } from '../syntax/place.ts'
 import type { ParsedTree } from '../syntax/parser.ts'
 import { printValue } from '../values/print.ts'
-import { fromData, GoList, GoMap, int, isObject, isTrue, typeName, type Value } from '../values/values.ts'
+import { fromData, GoList, GoMap, int, isTrue, type Value } from '../values/values.ts'
 
 type Signal = 'break' | 'continue' | undefined
 
