@@ -1,6 +1,6 @@
-import { encodeRune, runeAt } from '../values/bytes.ts'
-import { CallError } from '../errors.ts'
-import { anyOf, folding, NAMED_CLASSES, not, PERL_CLASSES, range, single, unicodeClass } from './class.ts'
+import { folding, single } from './class.ts'
+import { PatternCursor } from './cursor.ts'
+import { escapedClass, escapedRune, parseClass } from './parse-class.ts'
 import type { Assertion, ParsedRegex, RegexNode, RuneTest } from './syntax.ts'
 
 const MAX_REPEAT = 1000
@@ -18,47 +18,21 @@ export function parseRegex(pattern: string): ParsedRegex {
   return new RegexParser(pattern).run()
 }
 
-class RegexParser {
-  readonly #pattern: string
+class RegexParser extends PatternCursor {
   readonly #names = ['']
-  #at = 0
   #depth = 0
   #flags: Flags = { folds: false, multiline: false, dotAll: false, ungreedy: false }
 
-  constructor(pattern: string) {
-    this.#pattern = pattern
-  }
-
   run(): ParsedRegex {
     const node = this.#choice()
-    if (this.#at < this.#pattern.length) this.#fail('unexpected )', this.#pattern)
+    if (this.at < this.pattern.length) this.fail('unexpected )', this.pattern)
     return { node, names: this.#names }
   }
 
-  #fail(what: string, text: string): never {
-    throw new CallError(`error parsing regexp: ${what}: \`${text}\``)
-  }
-
-  #peek(): string | undefined {
-    return this.#pattern[this.#at]
-  }
-
-  #eat(text: string): boolean {
-    if (!this.#pattern.startsWith(text, this.#at)) return false
-    this.#at += text.length
-    return true
-  }
-
-  #rune(): number {
-    const { rune, width } = runeAt(this.#pattern, this.#at)
-    this.#at += width
-    return rune
-  }
-
   #choice(): RegexNode {
-    if (++this.#depth > MAX_DEPTH) this.#fail('expression nests too deeply', this.#pattern)
+    if (++this.#depth > MAX_DEPTH) this.fail('expression nests too deeply', this.pattern)
     const nodes = [this.#sequence()]
-    while (this.#eat('|')) nodes.push(this.#sequence())
+    while (this.eat('|')) nodes.push(this.#sequence())
     this.#depth--
     return nodes.length === 1 ? (nodes[0] as RegexNode) : { kind: 'choice', nodes }
   }
@@ -67,21 +41,21 @@ class RegexParser {
     const nodes: RegexNode[] = []
     let repeatStart: number | undefined
     for (;;) {
-      const next = this.#peek()
+      const next = this.peek()
       if (next === undefined || next === '|' || next === ')') return { kind: 'sequence', nodes }
-      const start = this.#at
+      const start = this.at
       const bounds = this.#bounds()
       if (!bounds) {
         nodes.push(this.#atom())
         repeatStart = undefined
         continue
       }
-      const operator = this.#pattern.slice(start, this.#at)
+      const operator = this.pattern.slice(start, this.at)
       const node = nodes.pop()
-      if (!node) return this.#fail('missing argument to repetition operator', operator)
-      const lazy = this.#eat('?')
+      if (!node) return this.fail('missing argument to repetition operator', operator)
+      const lazy = this.eat('?')
       if (repeatStart !== undefined) {
-        this.#fail('invalid nested repetition operator', this.#pattern.slice(repeatStart, this.#at))
+        this.fail('invalid nested repetition operator', this.pattern.slice(repeatStart, this.at))
       }
       repeatStart = start
       nodes.push({ kind: 'repeat', node, ...bounds, greedy: lazy === this.#flags.ungreedy })
@@ -90,29 +64,29 @@ class RegexParser {
 
   /** A repetition, if one stands here. */
   #bounds(): { min: number; max: number } | undefined {
-    if (this.#eat('*')) return { min: 0, max: Number.POSITIVE_INFINITY }
-    if (this.#eat('+')) return { min: 1, max: Number.POSITIVE_INFINITY }
-    if (this.#eat('?')) return { min: 0, max: 1 }
+    if (this.eat('*')) return { min: 0, max: Number.POSITIVE_INFINITY }
+    if (this.eat('+')) return { min: 1, max: Number.POSITIVE_INFINITY }
+    if (this.eat('?')) return { min: 0, max: 1 }
     const [whole, low, comma, high] =
-      /^\{([0-9]{1,9})(,?)([0-9]{0,9})\}/.exec(this.#pattern.slice(this.#at, this.#at + 24)) ?? []
+      /^\{([0-9]{1,9})(,?)([0-9]{0,9})\}/.exec(this.pattern.slice(this.at, this.at + 24)) ?? []
     if (whole === undefined || (comma === '' && high !== '')) return undefined
     const min = Number(low)
     const max = comma === '' ? min : high === '' ? Number.POSITIVE_INFINITY : Number(high)
     if (min > MAX_REPEAT || (max > MAX_REPEAT && Number.isFinite(max)) || max < min) {
-      this.#fail('invalid repeat count', whole)
+      this.fail('invalid repeat count', whole)
     }
-    this.#at += whole.length
+    this.at += whole.length
     return { min, max }
   }
 
   #atom(): RegexNode {
-    if (this.#eat('(')) return this.#group()
-    if (this.#eat('[')) return this.#test(this.#class())
-    if (this.#eat('.')) return { kind: 'rune', test: this.#flags.dotAll ? () => true : (rune) => rune !== 10 }
-    if (this.#eat('^')) return assert(this.#flags.multiline ? 'beginLine' : 'beginText')
-    if (this.#eat('$')) return assert(this.#flags.multiline ? 'endLine' : 'endText')
-    if (this.#peek() === '\\') return this.#escape()
-    return this.#test(single(this.#rune()))
+    if (this.eat('(')) return this.#group()
+    if (this.eat('[')) return this.#test(parseClass(this, this.#flags.folds))
+    if (this.eat('.')) return { kind: 'rune', test: this.#flags.dotAll ? () => true : (rune) => rune !== 10 }
+    if (this.eat('^')) return assert(this.#flags.multiline ? 'beginLine' : 'beginText')
+    if (this.eat('$')) return assert(this.#flags.multiline ? 'endLine' : 'endText')
+    if (this.peek() === '\\') return this.#escape()
+    return this.#test(single(this.rune()))
   }
 
   #test(test: RuneTest): RegexNode {
@@ -124,34 +98,34 @@ class RegexParser {
   #group(): RegexNode {
     const outer = this.#flags
     let index: number | undefined
-    if (!this.#eat('?')) index = this.#names.push('') - 1
-    else if (this.#eat('P<')) index = this.#names.push(this.#groupName()) - 1
+    if (!this.eat('?')) index = this.#names.push('') - 1
+    else if (this.eat('P<')) index = this.#names.push(this.#groupName()) - 1
     else if (this.#groupFlags()) return { kind: 'empty' }
     const node = this.#choice()
-    if (!this.#eat(')')) this.#fail('missing closing )', this.#pattern)
+    if (!this.eat(')')) this.fail('missing closing )', this.pattern)
     this.#flags = outer
     return index === undefined ? node : { kind: 'capture', index, node }
   }
 
   #groupName(): string {
-    const end = this.#pattern.indexOf('>', this.#at)
-    const name = end < 0 ? '' : this.#pattern.slice(this.#at, end)
+    const end = this.pattern.indexOf('>', this.at)
+    const name = end < 0 ? '' : this.pattern.slice(this.at, end)
     if (!/^[A-Za-z0-9_]+$/.test(name)) {
-      this.#fail('invalid named capture', this.#pattern.slice(this.#at - 4, end < 0 ? undefined : end + 1))
+      this.fail('invalid named capture', this.pattern.slice(this.at - 4, end < 0 ? undefined : end + 1))
     }
-    if (this.#names.includes(name)) this.#fail('duplicate capture group name', name)
-    this.#at = end + 1
+    if (this.#names.includes(name)) this.fail('duplicate capture group name', name)
+    this.at = end + 1
     return name
   }
 
   /** `(?i)` changes the flags of what follows (true); `(?i:` begins a group. */
   #groupFlags(): boolean {
-    const start = this.#at - 2
+    const start = this.at - 2
     const flags = { ...this.#flags }
     let [on, seen] = [true, false]
     for (;;) {
-      const letter = this.#peek()
-      this.#at++
+      const letter = this.peek()
+      this.at++
       if (letter === 'i') flags.folds = on
       else if (letter === 'm') flags.multiline = on
       else if (letter === 's') flags.dotAll = on
@@ -163,8 +137,8 @@ class RegexParser {
       } else if ((letter === ':' || letter === ')') && (on || seen)) {
         this.#flags = flags
         return letter === ')'
-      } else if (letter === undefined) this.#fail('missing closing )', this.#pattern)
-      else this.#fail('invalid or unsupported Perl syntax', this.#pattern.slice(start, this.#at))
+      } else if (letter === undefined) this.fail('missing closing )', this.pattern)
+      else this.fail('invalid or unsupported Perl syntax', this.pattern.slice(start, this.at))
       seen = true
     }
   }
@@ -178,113 +152,24 @@ class RegexParser {
       b: 'boundary',
       B: 'noBoundary',
     }
-    const letter = this.#pattern[this.#at + 1] ?? ''
+    const letter = this.pattern[this.at + 1] ?? ''
     const assertion = assertions[letter]
     if (assertion) {
-      this.#at += 2
+      this.at += 2
       return assert(assertion)
     }
     if (letter === 'Q') return this.#quoted()
-    return this.#test(this.#escapedClass() ?? single(this.#escapedRune()))
+    return this.#test(escapedClass(this) ?? single(escapedRune(this)))
   }
 
   #quoted(): RegexNode {
-    const end = this.#pattern.indexOf('\\E', this.#at + 2)
-    const stop = end < 0 ? this.#pattern.length : end
-    this.#at += 2
+    const end = this.pattern.indexOf('\\E', this.at + 2)
+    const stop = end < 0 ? this.pattern.length : end
+    this.at += 2
     const nodes: RegexNode[] = []
-    while (this.#at < stop) nodes.push(this.#test(single(this.#rune())))
-    if (end >= 0) this.#at += 2
+    while (this.at < stop) nodes.push(this.#test(single(this.rune())))
+    if (end >= 0) this.at += 2
     return { kind: 'sequence', nodes }
-  }
-
-  /** `\d`, `\pL` and the like, if one stands here. */
-  #escapedClass(): RuneTest | undefined {
-    const letter = this.#pattern[this.#at + 1] ?? ''
-    const perl = PERL_CLASSES[letter]
-    if (this.#peek() !== '\\') return undefined
-    if (perl) {
-      this.#at += 2
-      return perl
-    }
-    if (letter !== 'p' && letter !== 'P') return undefined
-    const start = this.#at
-    this.#at += 2
-    let name = encodeRune(this.#at < this.#pattern.length ? this.#rune() : 0)
-    if (name === '{') {
-      const end = this.#pattern.indexOf('}', this.#at)
-      if (end < 0) this.#fail('invalid character class range', this.#pattern.slice(start))
-      name = this.#pattern.slice(this.#at, end)
-      this.#at = end + 1
-    }
-    const inverted = name.startsWith('^') !== (letter === 'P')
-    const test = unicodeClass(name.replace(/^\^/, ''))
-    if (!test) return this.#fail('invalid character class range', this.#pattern.slice(start, this.#at))
-    return inverted ? not(test) : test
-  }
-
-  #escapedRune(): number {
-    const start = this.#at
-    this.#at++
-    if (this.#at >= this.#pattern.length) this.#fail('trailing backslash at end of expression', '')
-    const simple = { a: 7, f: 12, n: 10, r: 13, t: 9, v: 11 }[this.#peek() ?? '']
-    if (simple !== undefined) {
-      this.#at++
-      return simple
-    }
-    const rest = this.#pattern.slice(this.#at, this.#at + 12)
-    const [code] = /^(?:0[0-7]{0,2}|[1-7][0-7]{1,2}|x[0-9A-Fa-f]{2}|x\{[0-9A-Fa-f]{1,8}\})/.exec(rest) ?? []
-    if (code !== undefined) {
-      this.#at += code.length
-      const hex = /^x\{?([0-9A-Fa-f]+)/.exec(code)?.[1]
-      const rune = hex === undefined ? Number.parseInt(code, 8) : Number.parseInt(hex, 16)
-      if (rune <= 0x10ffff) return rune
-    }
-    const rune = code === undefined ? this.#rune() : 0
-    if (rune < 0x80 && /[!-/:-@[-`{-~]/.test(String.fromCharCode(rune))) return rune
-    return this.#fail('invalid escape sequence', this.#pattern.slice(start, this.#at))
-  }
-
-  // ---- classes
-
-  #class(): RuneTest {
-    const start = this.#at - 1
-    const inverted = this.#eat('^')
-    const tests: RuneTest[] = []
-    for (let isFirst = true; isFirst || this.#peek() !== ']'; isFirst = false) {
-      if (this.#at >= this.#pattern.length) this.#fail('missing closing ]', this.#pattern.slice(start))
-      tests.push(this.#namedClass() ?? this.#escapedClass() ?? this.#classRange(start))
-    }
-    this.#at++
-    const test = this.#flags.folds ? folding(anyOf(tests)) : anyOf(tests)
-    return inverted ? not(test) : test
-  }
-
-  #namedClass(): RuneTest | undefined {
-    if (!this.#pattern.startsWith('[:', this.#at)) return undefined
-    const end = this.#pattern.indexOf(':]', this.#at + 2)
-    if (end < 0) return undefined
-    const name = this.#pattern.slice(this.#at + 2, end)
-    const test = NAMED_CLASSES[name.replace(/^\^/, '')]
-    if (!test) return this.#fail('invalid character class range', this.#pattern.slice(this.#at, end + 2))
-    this.#at = end + 2
-    return name.startsWith('^') ? not(test) : test
-  }
-
-  #classRange(classStart: number): RuneTest {
-    const start = this.#at
-    const low = this.#classRune(classStart)
-    const isRange = this.#peek() === '-' && this.#pattern[this.#at + 1] !== ']'
-    if (!isRange || this.#at + 1 >= this.#pattern.length) return single(low)
-    this.#at++
-    const high = this.#classRune(classStart)
-    if (high < low) this.#fail('invalid character class range', this.#pattern.slice(start, this.#at))
-    return range(low, high)
-  }
-
-  #classRune(classStart: number): number {
-    if (this.#at >= this.#pattern.length) this.#fail('missing closing ]', this.#pattern.slice(classStart))
-    return this.#peek() === '\\' ? this.#escapedRune() : this.#rune()
   }
 }
 

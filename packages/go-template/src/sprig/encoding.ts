@@ -5,7 +5,7 @@ import { fn, type Functions, metered } from '../functions/functions.ts'
 import { fromJson, type JsonStyle, toJson } from '../values/go-json.ts'
 import { adler32, sha1, sha256 } from './hashes.ts'
 import type { Value } from '../values/values.ts'
-import { fromYaml } from '../yaml/read.ts'
+import { fromYaml } from '../yaml/from-yaml.ts'
 import { toYaml } from '../yaml/write.ts'
 
 const PLAIN: JsonStyle = { escapesHtml: true, indent: '' }

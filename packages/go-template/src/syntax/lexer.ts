@@ -1,50 +1,8 @@
 import { decodeText, encodeRune, runeAt } from '../values/bytes.ts'
-import { isDigit, isLetter, isPrintable } from '../values/unicode.ts'
+import { isPrintable } from '../values/unicode.ts'
+import { scanNumber } from './number-scan.ts'
+import { isAlphaNumeric, KEYWORDS, type Token, type TokenKind } from './tokens.ts'
 
-export type TokenKind =
-  | 'error'
-  | 'eof'
-  | 'text'
-  | 'leftDelim'
-  | 'rightDelim'
-  | 'space'
-  | 'assign'
-  | 'declare'
-  | 'pipe'
-  | 'string'
-  | 'rawString'
-  | 'char'
-  | 'number'
-  | 'complex'
-  | 'field'
-  | 'variable'
-  | 'identifier'
-  | 'bool'
-  | 'dot'
-  | 'leftParen'
-  | 'rightParen'
-  | 'punctuation'
-  | 'keyword'
-
-export interface Token {
-  kind: TokenKind
-  value: string
-  position: number
-}
-
-const KEYWORDS = new Set([
-  'block',
-  'break',
-  'continue',
-  'define',
-  'else',
-  'end',
-  'if',
-  'nil',
-  'range',
-  'template',
-  'with',
-])
 const EOF = -1
 const LEFT = '{{'
 const RIGHT = '}}'
@@ -54,10 +12,8 @@ const MAX_TOKENS = 500_000
 const isBlank = (character: string | undefined): boolean =>
   character === ' ' || character === '\t' || character === '\r' || character === '\n'
 
-const isAlphaNumeric = (rune: number): boolean => rune === 95 || isLetter(rune) || isDigit(rune)
-
 /** Go's `%#U`, as its messages name a character. */
-export function describeRune(rune: number): string {
+function describeRune(rune: number): string {
   const code = `U+${rune.toString(16).toUpperCase().padStart(4, '0')}`
   return isPrintable(rune) ? `${code} '${encodeRune(rune)}'` : code
 }
@@ -268,17 +224,6 @@ class Lexer {
     return this.#emit('rawString')
   }
 
-  #accept(characters: string): boolean {
-    const character = this.#input[this.#at]
-    if (character === undefined || !characters.includes(character)) return false
-    this.#at++
-    return true
-  }
-
-  #acceptRun(characters: string): void {
-    while (this.#accept(characters));
-  }
-
   #number(): boolean {
     const bad = () => {
       const text = decodeText(this.#input.slice(this.#start, this.#at))
@@ -292,23 +237,8 @@ class Lexer {
   }
 
   #scanNumber(): boolean {
-    this.#accept('+-')
-    let digits = '0123456789_'
-    if (this.#accept('0')) {
-      if (this.#accept('xX')) digits = '0123456789abcdefABCDEF_'
-      else if (this.#accept('oO')) digits = '01234567_'
-      else if (this.#accept('bB')) digits = '01_'
-    }
-    this.#acceptRun(digits)
-    if (this.#accept('.')) this.#acceptRun(digits)
-    const exponent = digits.length === 11 ? 'eE' : digits.length === 23 ? 'pP' : ''
-    if (exponent && this.#accept(exponent)) {
-      this.#accept('+-')
-      this.#acceptRun('0123456789_')
-    }
-    this.#accept('i')
-    if (this.#at >= this.#input.length || !isAlphaNumeric(this.#peek())) return true
-    this.#next()
-    return false
+    const { end, isNumber } = scanNumber(this.#input, this.#at)
+    this.#at = end
+    return isNumber
   }
 }

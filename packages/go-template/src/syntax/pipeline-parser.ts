@@ -1,4 +1,4 @@
-import type { TokenKind } from './lexer.ts'
+import type { TokenKind } from './tokens.ts'
 import { parseCharacter, parseNumber, unquote } from './literals.ts'
 import { type CommandNode, nodeText, type Operand, type PipeNode } from './nodes.ts'
 import { isKeyword, type TokenCursor } from './token-cursor.ts'

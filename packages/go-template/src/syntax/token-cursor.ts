@@ -1,7 +1,8 @@
 import { decodeText } from '../values/bytes.ts'
 import { TemplateError } from '../errors.ts'
-import { lex, type Token, type TokenKind } from './lexer.ts'
+import { lex } from './lexer.ts'
 import { placeOf } from './place.ts'
+import type { Token, TokenKind } from './tokens.ts'
 
 /** How deep blocks and parentheses may nest: the parser and the evaluator recurse. */
 const MAX_NESTING = 300

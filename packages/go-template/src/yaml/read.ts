@@ -1,36 +1,9 @@
 import type { Budget } from '../budget.ts'
-import { decodeText, encodeText } from '../values/bytes.ts'
+import { encodeText } from '../values/bytes.ts'
 import { deepCopy } from '../values/deep-copy.ts'
-import { CallError } from '../errors.ts'
-import { formatFloat } from '../values/float-format.ts'
 import { GoMap, list, type Value } from '../values/values.ts'
-import { resolveScalar } from './resolve.ts'
+import { plainNode, textNode, type YamlNode } from './node.ts'
 import { YamlScanner } from './scan.ts'
-
-/** Helm's `fromYaml`: a map, or a map with the problem under `Error`. */
-export function fromYaml(budget: Budget, bytes: string): Value {
-  try {
-    const value = new YamlReader(budget, decodeText(bytes)).document()
-    if (value instanceof GoMap) return value
-    return value === null ? new GoMap() : problem(wrongType(value))
-  } catch (error) {
-    if (!(error instanceof CallError)) throw error
-    return problem(`error converting YAML to JSON: ${error.message}`)
-  }
-}
-
-const problem = (message: string): GoMap => GoMap.of([['Error', encodeText(message)]])
-
-function wrongType(value: Value): string {
-  const kind = { string: 'string', number: 'number', boolean: 'bool' }[typeof value as string] ?? 'array'
-  return `error unmarshaling JSON: while decoding JSON: json: cannot unmarshal ${kind} into Go value of type map[string]interface {}`
-}
-
-/** A scalar with the text it was read from, which is what it is as a key. */
-interface Node {
-  value: Value
-  key: string
-}
 
 interface Properties {
   anchor: string | undefined
@@ -38,7 +11,7 @@ interface Properties {
 }
 
 /** Reads the YAML that people write: block and flow, anchors, merges; no explicit keys and no own tags. */
-class YamlReader {
+export class YamlReader {
   readonly #budget: Budget
   readonly #scan: YamlScanner
   readonly #anchors = new Map<string, Value>()
@@ -184,7 +157,7 @@ class YamlReader {
 
   // ---- scalars and flow
 
-  #scalarOrFlow(indent: number, tag: string | undefined, inFlow: boolean): Node {
+  #scalarOrFlow(indent: number, tag: string | undefined, inFlow: boolean): YamlNode {
     const scan = this.#scan
     const start = scan.peek()
     if (start === '[') return { value: this.#enter(() => this.#flowList()), key: '' }
@@ -208,7 +181,7 @@ class YamlReader {
     return deepCopy(this.#budget, this.#anchors.get(name))
   }
 
-  #flowNode(): Node {
+  #flowNode(): YamlNode {
     const properties = this.#properties()
     this.#scan.skipToToken(true)
     if (/[,\]}]/.test(this.#scan.peek())) return { value: null, key: 'null' }
@@ -269,16 +242,3 @@ class YamlReader {
 
 const listItems = (value: Value): Value[] =>
   typeof value === 'object' && value !== null && 'items' in value ? value.items : [value]
-
-const textNode = (text: string): Node => ({ value: encodeText(text), key: encodeText(text) })
-
-function plainNode(text: string): Node {
-  const resolved = text === '<<' ? text : resolveScalar(text)
-  if (typeof resolved === 'string') return textNode(resolved)
-  if (typeof resolved === 'number') return { value: resolved, key: formatNumber(resolved) }
-  if (resolved === null || typeof resolved === 'boolean') return { value: resolved, key: String(resolved) }
-  return textNode(resolved.timestamp)
-}
-
-const formatNumber = (value: number): string =>
-  Number.isSafeInteger(value) ? String(value) : formatFloat(value, 'g', -1)
