@@ -1,11 +1,5 @@
-import {
-  parseTemplate,
-  planRun,
-  renderTemplate,
-  type App,
-  type Component,
-  type InstallState,
-} from '@tenon/core'
+import { planRun, type App, type Component, type InstallState } from '@tenon/core'
+import { parseTemplate, renderTemplate } from '@tenon/go-template'
 import { judge, median, table, type Measure } from './report.ts'
 
 /** Planning one change for a whole fleet, and rendering templates. Time is processor time: the machine may be busy. */

@@ -16,7 +16,8 @@ interface Rule {
 
 /** The table of DESIGN §3. A new package gets its line here first. */
 const TABLE: Readonly<Record<string, Rule>> = {
-  core: { mayImport: [], pure: true },
+  'go-template': { mayImport: [], pure: true },
+  core: { mayImport: ['go-template'], pure: true },
   protocol: { mayImport: ['core'] },
   oci: { mayImport: [] },
   server: {
@@ -181,6 +182,9 @@ describe('a breach is found and named with its line', () => {
 
   it('also in what a test imports, and in a package that is not in the table', () => {
     expect(breach('cli/src/a.test.ts', "import '@tenon/server'")).toContain('cli may not import server')
+    expect(breach('cli/src/a.ts', "import '@tenon/go-template'")).toContain('cli may not import go-template')
+    expect(breach('go-template/src/a.ts', "import '@tenon/core'")).toContain('it may import none of ours')
+    expect(breach('go-template/src/a.ts', 'Date.now()')).toContain('go-template may not use Date.now')
     expect(breach('cli/src/a.test.ts', "import '../../server/src/main.ts'")).toContain('reached past')
     expect(breach('new/src/a.ts', '')).toContain('packages/new is not in the table')
     expect(

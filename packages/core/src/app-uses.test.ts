@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Component } from './app.ts'
-import { usesOf, withTemplateDependencies } from './app-uses.ts'
+import { referencesOf, usesOf, withTemplateDependencies } from './app-uses.ts'
 import { parseClosure } from './artifact.ts'
 
 const component = (name: string, config: Component['config'], rest: Partial<Component> = {}): Component => ({
@@ -24,6 +24,22 @@ describe('what templates use', () => {
 
   it('says that it cannot tell when a template takes all of a part', () => {
     expect(usesOf('{{ range .nuon.components }}{{ . }}{{ end }}').components).toContain('*')
+  })
+
+  it('tells apart what a template can do without', () => {
+    expect(referencesOf('{{ .nuon.id }}{{ dig "x" "none" .nuon.inputs }}')).toEqual({
+      all: [
+        ['nuon', 'id'],
+        ['nuon', 'inputs', 'x'],
+      ],
+      needed: [['nuon', 'id']],
+    })
+  })
+
+  it('says where a text is no template', () => {
+    expect(() => usesOf({ a: 'x\n {{ .b' })).toThrow(
+      expect.objectContaining({ code: 'bad_template', line: 2, next: 'correct the template' }),
+    )
   })
 
   it('makes a component depend on those whose outputs it reads, by name or by alias, once and never on itself', () => {

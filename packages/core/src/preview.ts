@@ -1,8 +1,8 @@
+import { DEFAULT_LIMITS, type Functions } from '@tenon/go-template'
 import type { App } from './app.ts'
 import { installState, type InstallFacts, type ComponentFacts } from './install-state.ts'
 import type { Json } from './json.ts'
 import { ConfigRenderer, ConfigRenderError, mapStrings } from './render-config.ts'
-import { DEFAULT_TEMPLATE_LIMITS, type TemplateFunctions } from './templates/index.ts'
 
 /** What the server knows of an install: the values of sensitive outputs are not among it. */
 export interface PreviewFacts extends Omit<InstallFacts, 'components' | 'secrets'> {
@@ -20,15 +20,10 @@ export interface Preview {
 const MOST_GAPS = 200
 
 /** A configuration as it would be rendered, with words in place of what is secret or not there yet. */
-export function preview(
-  value: Json,
-  app: App,
-  facts: PreviewFacts,
-  functions: TemplateFunctions = {},
-): Preview {
+export function preview(value: Json, app: App, facts: PreviewFacts, functions: Functions = {}): Preview {
   const state = installState(shownFacts(app, facts))
   const problems: Preview['problems'] = []
-  const shown = mapStrings(value, [], DEFAULT_TEMPLATE_LIMITS.depth, (text, path) => {
+  const shown = mapStrings(value, [], DEFAULT_LIMITS.depth, (text, path) => {
     try {
       return fillGaps(text, path, state, functions)
     } catch (error) {
@@ -45,7 +40,7 @@ function fillGaps(
   text: string,
   path: readonly (string | number)[],
   state: Json,
-  functions: TemplateFunctions,
+  functions: Functions,
 ): string {
   let known = state
   for (let gaps = 0; ; gaps++) {

@@ -1,3 +1,4 @@
+import { textFunction } from '@tenon/go-template'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { App } from './app.ts'
@@ -5,7 +6,6 @@ import { installState, type InstallFacts } from './install-state.ts'
 import type { Json } from './json.ts'
 import { preview } from './preview.ts'
 import { ConfigRenderError, renderConfig } from './render-config.ts'
-import { textFunction } from './templates/index.ts'
 
 const facts: InstallFacts = {
   id: 'ins_1',
@@ -140,6 +140,10 @@ describe('rendering a configuration', () => {
     expect(errorOf(() => renderConfig(deep, state)).code).toBe('too_large')
     const wide = Array.from({ length: 10 }, () => '{{ repeat 1000 "x" }}')
     expect(errorOf(() => renderConfig(wide, state, { limits: { outputBytes: 5000 } })).code).toBe('too_large')
+  })
+
+  it('is not taken for too large by the words of its own failure', () => {
+    expect(errorOf(() => renderConfig('{{ fail "quota: exceeded " }}', state)).code).toBe('bad_template')
   })
 
   it('misses a value in a state that is nothing', () => {

@@ -1,12 +1,21 @@
+import {
+  ALL_FUNCTIONS,
+  Budget,
+  CallError,
+  DEFAULT_LIMITS,
+  EACH,
+  isMissing,
+  parseTemplate,
+  renderText,
+  TemplateError,
+  templateReferences,
+  type Functions,
+  type GoFunction,
+  type Template,
+  type TemplateLimits,
+} from '@tenon/go-template'
 import { STATE_ROOTS } from './install-state.ts'
 import type { Json } from './json.ts'
-import { Budget, DEFAULT_LIMITS, type TemplateLimits } from './templates/budget.ts'
-import { CallError, TemplateError } from './templates/errors.ts'
-import type { Functions, GoFunction } from './templates/functions.ts'
-import { parseTemplate, renderText, templateReferences, type Template } from './templates/index.ts'
-import { EACH } from './templates/references.ts'
-import { ALL_FUNCTIONS } from './templates/registry.ts'
-import { GoList, GoMap, type Value } from './templates/values.ts'
 
 export interface RenderConfigOptions {
   /** Functions besides Go's and Sprig's. */
@@ -17,7 +26,7 @@ export interface RenderConfigOptions {
 
 export type ConfigRenderCode = 'missing_value' | 'bad_template' | 'too_large'
 
-/** Why a configuration could not be rendered: where in it, and what to do. Go's words may quote a value. */
+/** Why a configuration could not be read or rendered: where in it, and what to do. Go's words may quote a value. */
 export class ConfigRenderError extends Error {
   override readonly name = 'ConfigRenderError'
   readonly code: ConfigRenderCode
@@ -118,11 +127,11 @@ export class ConfigRenderer {
     try {
       return this.#run(template, this.#strict)
     } catch (error) {
-      if (!(error instanceof TemplateError) || error.class !== 'exec') throw error
-      const ways = templateReferences(template).filter(isStateWay)
+      if (!(error instanceof TemplateError) || error.code === 'parse') throw error
+      const ways = templateReferences(template).all.filter(isStateWay)
       const refused = error.cause instanceof MissingArgument
       // A null is a value: a function may have it, though it cannot be printed.
-      const gaps = ways.filter((way) => isMissing(this.#state, way, !refused))
+      const gaps = ways.filter((way) => lacks(this.#state, way, !refused))
       const way = wayAt(text, error, gaps)
       const isNull =
         refused && wayAt(text, error, ways, false) !== undefined && !wayAt(text, error, gaps, false)
@@ -178,8 +187,9 @@ function missingWords(way: readonly string[], state: Json | undefined): { messag
   return { message, next: 'the install’s state has no such value; correct the name, or use | default "…"' }
 }
 
-function templateFailure(error: TemplateError, path: readonly (string | number)[]): ConfigRenderError {
-  const limit = error.class === 'exec' && /: exceeded /.test(error.message)
+/** What the language says of a template, in our terms. */
+export function templateFailure(error: TemplateError, path: readonly (string | number)[]): ConfigRenderError {
+  const limit = error.code === 'limit'
   return new ConfigRenderError(limit ? 'too_large' : 'bad_template', error.message, placeOf(path, error), {
     next: limit ? 'make the template do less' : 'correct the template',
     cause: error,
@@ -210,13 +220,13 @@ function wayAt(
   return named.toSorted((a, b) => b.length - a.length)[0] ?? ended[0] ?? (orFirst ? ways[0] : undefined)
 }
 
-function isMissing(state: Json | undefined, way: readonly string[], orNull: boolean): boolean {
+function lacks(state: Json | undefined, way: readonly string[], orNull: boolean): boolean {
   const [key, ...rest] = way
   if (key === undefined) return state === undefined || (orNull && state === null)
   if (typeof state !== 'object' || state === null) return true
-  if (key === EACH) return Object.values(state).some((child) => isMissing(child, rest, orNull))
+  if (key === EACH) return Object.values(state).some((child) => lacks(child, rest, orNull))
   const child = Object.hasOwn(state, key) ? (state as { [key: string]: Json })[key] : undefined
-  return isMissing(child, rest, orNull)
+  return lacks(child, rest, orNull)
 }
 
 function childrenOf(state: Json | undefined, way: readonly string[]): string[] {
@@ -251,13 +261,8 @@ function strict(known: GoFunction): GoFunction {
   return {
     ...known,
     call: (budget, args) => {
-      if (args.some(isNothing)) throw new MissingArgument('the value does not exist')
+      if (args.some(isMissing)) throw new MissingArgument('the value does not exist')
       return known.call(budget, args)
     },
   }
-}
-
-function isNothing(value: Value): boolean {
-  if (value instanceof GoList || value instanceof GoMap) return value.isNil
-  return value === undefined || value === null
 }

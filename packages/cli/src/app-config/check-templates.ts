@@ -1,10 +1,8 @@
 import {
   componentAliases,
-  neededReferences,
-  parseTemplate,
+  ConfigRenderError,
+  referencesOf,
   STATE_ROOTS,
-  TemplateError,
-  templateReferences,
   type ReferencesOf,
   type Json,
 } from '@tenon/core'
@@ -37,11 +35,11 @@ export function knownNames(parts: {
 
 /** What each text reads, parsed once however often it is asked for. */
 export function rememberReferences(): ReferencesOf {
-  const known = new Map<string, string[][]>()
+  const known = new Map<string, ReturnType<ReferencesOf>>()
   return (text) => {
-    let ways = known.get(text)
-    if (!ways) known.set(text, (ways = templateReferences(parseTemplate(text))))
-    return ways
+    let references = known.get(text)
+    if (!references) known.set(text, (references = referencesOf(text)))
+    return references
   }
 }
 
@@ -50,7 +48,7 @@ export function checkTemplates(
   toml: TomlFile,
   kind: FileKind,
   known: KnownNames,
-  referencesOf: ReferencesOf,
+  read: ReferencesOf,
   findings: Findings,
 ): void {
   const found = [...templateStrings(toml.value, [])]
@@ -64,7 +62,7 @@ export function checkTemplates(
   for (const [path, text] of found) {
     const how = special.get(path.join('\u0000'))
     if (how === 'plain') continue
-    for (const { inside, message, expected, isSpare } of mistakesIn(text, known, kind, referencesOf)) {
+    for (const { inside, message, expected, isSpare } of mistakesIn(text, known, kind, read)) {
       const place = toml.inString(path, inside)
       if (how === 'lenient' || isSpare === true)
         findings.warnings.push({ ...place, message: `${message}; expected ${expected}` })
@@ -85,19 +83,19 @@ function* mistakesIn(
   text: string,
   known: KnownNames,
   kind: FileKind,
-  referencesOf: ReferencesOf,
+  read: ReferencesOf,
 ): Generator<Mistake> {
-  let ways: string[][]
+  let references: ReturnType<ReferencesOf>
   try {
-    ways = referencesOf(text)
+    references = read(text)
   } catch (error) {
-    if (!(error instanceof TemplateError)) throw error
+    if (!(error instanceof ConfigRenderError)) throw error
     const message = error.message.replace(/^template: template:\d+(?::\d+)?: /, '')
     yield { inside: error, message: `bad template: ${message}`, expected: 'a Go template' }
     return
   }
   const seen = new Set<string>()
-  for (const way of ways) {
+  for (const way of references.all) {
     const used = usedName(way)
     if (!used || used.name === '*' || used.name === 'populated' || seen.has(`${used.part} ${used.name}`))
       continue
@@ -108,13 +106,17 @@ function* mistakesIn(
     if (names.has(used.name)) continue
     const message = `the template uses ${way.join('.')}: there is no ${used.part} ${used.name}`
     const expected = expectOneOf(used.name, [...names], `a name of one: the app has no ${used.part}s`)
-    yield { inside: placeOfName(text, used.name), message, expected, isSpare: !needs(text, used) }
+    yield {
+      inside: placeOfName(text, used.name),
+      message,
+      expected,
+      isSpare: !isAmong(references.needed, used),
+    }
   }
 }
 
-function needs(text: string, { part, name }: UsedName): boolean {
-  const used = neededReferences(parseTemplate(text)).map(usedName)
-  return used.some((each) => each?.part === part && each.name === name)
+function isAmong(ways: readonly string[][], { part, name }: UsedName): boolean {
+  return ways.map(usedName).some((each) => each?.part === part && each.name === name)
 }
 
 interface UsedName {

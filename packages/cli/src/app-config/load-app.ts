@@ -1,6 +1,6 @@
 import {
+  ConfigRenderError,
   graphProblems,
-  TemplateError,
   withTemplateDependencies,
   type App,
   type GraphProblem,
@@ -207,7 +207,7 @@ function withTemplates(app: App, referencesOf: ReferencesOf): App {
   try {
     return withTemplateDependencies(app, referencesOf)
   } catch (error) {
-    if (error instanceof TemplateError) return app
+    if (error instanceof ConfigRenderError) return app
     throw error
   }
 }

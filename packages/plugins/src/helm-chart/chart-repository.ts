@@ -2,7 +2,7 @@ import { createWriteStream } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import { compareVersions, parseVersion, satisfies } from '@tenon/core'
+import { newestFitting } from '@tenon/core'
 import {
   downloadFile,
   isDigest,
@@ -68,7 +68,7 @@ async function fromServer(
   context.log(`reading ${base.origin}${base.pathname}index.yaml`)
   await downloadFile(new URL('index.yaml', base), indexFile, { ...options, maxBytes: MAX_INDEX_BYTES })
   const entries = readIndex(await readFile(indexFile, 'utf8'), wanted)
-  const version = chooseVersion(
+  const version = newestFitting(
     entries.map((entry) => entry.version),
     wanted.version,
   )
@@ -110,7 +110,7 @@ async function fromRegistry(
   const tags = isExact
     ? [wanted.version]
     : (await client.listTags(repository)).map((tag) => tag.replaceAll('_', '+'))
-  const version = isExact ? wanted.version : chooseVersion(tags, wanted.version)
+  const version = isExact ? wanted.version : newestFitting(tags, wanted.version)
   if (version === undefined) throw missing(wanted, noVersion(tags))
   context.log(`pulling oci://${registry}/${repository} ${version}`)
   const { digest } = await client.getManifest(repository, version.replaceAll('+', '_'))
@@ -150,20 +150,6 @@ function readIndex(text: string, wanted: WantedChart): IndexEntry[] {
     const addresses = urls.filter((url): url is string => typeof url === 'string')
     return [{ version, urls: addresses, digest: typeof digest === 'string' ? digest : undefined }]
   })
-}
-
-/** Pure: the newest that fits. Without a wish, prereleases are left out, as Helm does. */
-export function chooseVersion(versions: string[], wanted: string): string | undefined {
-  if (versions.includes(wanted)) return wanted
-  const fitting = versions.flatMap((text) => {
-    try {
-      const version = parseVersion(text)
-      return satisfies(wanted === '' ? '>0.0.0' : wanted, version) ? [{ text, version }] : []
-    } catch {
-      return []
-    }
-  })
-  return fitting.toSorted((a, b) => compareVersions(b.version, a.version))[0]?.text
 }
 
 function noVersion(versions: string[]): string {

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { parseVersion } from '@tenon/core'
+import { isVersion } from '@tenon/core'
 import { parse } from 'yaml'
 import { z } from 'zod'
 import { PluginError } from '../sdk/errors.ts'
@@ -64,7 +64,7 @@ export async function readChart(folder: string): Promise<Chart> {
     throw invalidChart(`its Chart.yaml is wrong (${issues.slice(0, 5).join('; ')})`)
   }
   const { name, version, appVersion } = parsed.data
-  checkVersion(version)
+  if (!isVersion(version)) throw invalidChart(`its version ${JSON.stringify(version)} is no semantic version`)
   const required = z.looseObject({ dependencies: z.array(dependency).nullish() })
   const older = required.safeParse((await readYamlFile(folder, 'requirements.yaml')) ?? {})
   const dependencies = parsed.data.dependencies ?? older.data?.dependencies ?? []
@@ -83,14 +83,6 @@ export async function readYamlFile(folder: string, name: string): Promise<unknow
     return parse(content, { maxAliasCount: 1000, logLevel: 'silent' }) as unknown
   } catch (cause) {
     throw invalidChart(`its ${name} is not YAML: ${String((cause as Error).message.split('\n')[0])}`, cause)
-  }
-}
-
-function checkVersion(version: string): void {
-  try {
-    parseVersion(version)
-  } catch (cause) {
-    throw invalidChart(`its version ${JSON.stringify(version)} is no semantic version`, cause)
   }
 }
 

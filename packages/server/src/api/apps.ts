@@ -1,9 +1,9 @@
 import {
   canonicalBytes,
+  ConfigRenderError,
   hasLoneSurrogate,
   SERVER_CHAIN,
   sizeWords,
-  TemplateError,
   withTemplateDependencies,
   type App,
 } from '@tenon/core'
@@ -271,7 +271,7 @@ function requireSoundTemplates(app: App): App {
   try {
     return withTemplateDependencies(app)
   } catch (error) {
-    if (!(error instanceof TemplateError)) throw error
+    if (!(error instanceof ConfigRenderError)) throw error
     throw new ApiFailure('bad_app', `a template cannot be read: ${error.message}`, {
       remedy: 'Find its place with `tenon validate`.',
     })
