@@ -1,3 +1,7 @@
+import { scheduleOfInstalls, rescheduleActions } from './schedules/follow.ts'
+import { secretsOfInstalls } from './secrets/follow.ts'
+import { ensureLeaseWatch } from './jobs/leases.ts'
+import { ensureIdentity } from './keys/identity.ts'
 import { makeId } from '@tenon/core'
 import { PRODUCT_VERSION } from '@tenon/protocol'
 import { randomBytes } from 'node:crypto'
@@ -18,7 +22,7 @@ import type { Config } from './config.ts'
 import type { Context } from './context.ts'
 import { StartError } from './errors.ts'
 import { createHub } from './ground/hub.ts'
-import { loadKeyRing, newKeyRow } from './keys/key-ring.ts'
+import { loadKeyRing } from './keys/key-ring.ts'
 import { startLoops } from './loops.ts'
 import { forgetOtherProcesses } from './agents/processes.ts'
 import { ensureOwner } from './people/owner-token.ts'
@@ -30,7 +34,7 @@ import { redeemOneTimeToken } from './artifacts/registry-tokens.ts'
 import { createRegistryWatch, type RegistryWatch } from './artifacts/registry-watch.ts'
 import { openVendorRegistry } from './artifacts/registry.ts'
 import { createSlots } from './jobs/slots.ts'
-import { openDb, openPool, type Db } from './store/database.ts'
+import { openDb, openPool } from './store/database.ts'
 import { migrations } from './store/migrations/index.ts'
 import { namedStatements } from './store/statements.ts'
 import { migrate } from './store/migrate.ts'
@@ -81,7 +85,8 @@ async function bringUp(
   undo.push(() => pool.end())
   const db = openDb(pool)
   const now = () => Date.now()
-  const serverId = await ensureIdentity(db, config, now())
+  const serverId = await ensureIdentity(db, config.masterKey, now())
+  await ensureLeaseWatch(db, now())
   const processId = makeId('process', now(), randomBytes(10))
   const hub = createHub(
     pool,
@@ -101,7 +106,8 @@ async function bringUp(
     followers: {
       jobs: { step: followStepJobs, build: followBuildJobs },
       runs: followRuns,
-      installs: followInstalls,
+      installs: [followInstalls, secretsOfInstalls, scheduleOfInstalls],
+      apps: rescheduleActions,
     },
     refusals: createRefusals(),
     keys: await loadKeyRing(db, config.masterKey),
@@ -150,31 +156,6 @@ async function ownPostgres(config: Config, log: Logger, undo: (() => Promise<unk
   })
   undo.push(() => postgres.stop())
   return postgres.url
-}
-
-/** The first process of a tenant makes its identity and its first key; the others find them. */
-async function ensureIdentity(db: Db, config: Config, nowMs: number): Promise<string> {
-  return db.transaction().execute(async (tx) => {
-    const at = new Date(nowMs).toISOString()
-    const made = await tx
-      .insertInto('server_identity')
-      .values({ server_id: makeId('process', nowMs, randomBytes(10)), created_at: at })
-      .onConflict((c) => c.column('singleton').doNothing())
-      .returning('server_id')
-      .executeTakeFirst()
-    await tx
-      .insertInto('lease_watch')
-      .values({ watched_at: at })
-      .onConflict((c) => c.column('singleton').doNothing())
-      .execute()
-    if (made)
-      await tx
-        .insertInto('server_key')
-        .values(newKeyRow(config.masterKey, nowMs, undefined))
-        .execute()
-    const row = await tx.selectFrom('server_identity').select('server_id').executeTakeFirstOrThrow()
-    return row.server_id
-  })
 }
 
 async function listen(context: Context, undo: (() => Promise<unknown>)[]): Promise<string> {

@@ -1,3 +1,4 @@
+import type { Db } from '../store/statements.ts'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 
@@ -18,4 +19,18 @@ export async function agentsToAddress(context: Context, connectedHere: readonly 
     select id from agent where id = any(${connectedHere}::text[])
       and (status <> 'enrolled' or process_id <> ${context.processId})`.execute(context.db)
   return rows.map(({ id }) => id)
+}
+
+export interface Standing {
+  id: string
+  status: 'enrolled' | 'replaced' | 'revoked'
+  session_id: string | null
+  boot_counter: number
+}
+
+/** What became of these agents, by id. */
+export async function standingsOf(db: Db, agentIds: readonly string[]): Promise<Map<string, Standing>> {
+  const { rows } = await sql<Standing>`
+    select id, status, session_id, boot_counter from agent where id = any(${agentIds})`.execute(db)
+  return new Map(rows.map((row) => [row.id, row]))
 }

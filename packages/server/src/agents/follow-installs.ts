@@ -20,4 +20,8 @@ export const followInstalls: InstallFollower = {
       tx.nudge(`agent:${id}`)
     }
   },
+  deleted: (tx, installId) =>
+    tx.write(sql`
+      update join_token set expires_at = ${tx.at}
+      where install_id = ${installId} and used_at is null and expires_at > ${tx.at}`),
 }

@@ -1,8 +1,10 @@
+import { authorize } from '../people/authority.ts'
+import { type Caller, actorOf } from '../people/actor.ts'
 import { formatJoinToken } from '@tenon/protocol'
 import type { AgentRole, AuditFact } from '@tenon/core'
 import { isoNow, type Context } from '../context.ts'
 import { fingerprint, hashSecret, joinTokenKey, randomSecret } from '../crypto.ts'
-import type { Tx } from '../store/transaction.ts'
+import { type Tx, transact } from '../store/transaction.ts'
 import { chainOf } from '../audit/chains.ts'
 import { newestAgent } from './take-over.ts'
 
@@ -52,4 +54,21 @@ export async function createJoinToken(
     fingerprint: fingerprint(context.keys.current().key.publicKey),
   })
   return { joinToken, expiresAt, replaces }
+}
+
+const INSTALL_TOKEN_SECONDS = 3600
+
+/** For the agent of an install, also one that takes the place of another. */
+export async function createInstallToken(context: Context, install: { id: string }, caller: Caller) {
+  return transact(context, async (tx) => {
+    const made = await createJoinToken(
+      context,
+      tx,
+      { role: 'install', installId: install.id, expiresInSeconds: INSTALL_TOKEN_SECONDS, mayReplace: true },
+      actorOf(caller),
+    )
+    // Whoever replaces a customer's agent is given the secrets that are sealed from then on.
+    if (made.replaces) authorize(caller, { permission: 'administer', subject: 'install:ref' })
+    return made
+  })
 }

@@ -1,8 +1,7 @@
-import { sql } from 'kysely'
+import { tokensOf } from '../people/tokens.ts'
 import type { ServerResponse } from 'node:http'
 import type { Context } from '../context.ts'
 import type { Caller } from '../people/actor.ts'
-import { selectTokens } from '../people/tokens.ts'
 import { isDatabaseAway } from '../store/database.ts'
 import { callerOf, mayCall, type Right } from '../people/authority.ts'
 
@@ -25,9 +24,7 @@ export function createRights(context: Context): Rights {
 
   async function look(ids: string[]): Promise<void> {
     if (ids.length === 0) return
-    const rows = await selectTokens(context.db)
-      .where(sql<boolean>`api_token.id = any(${ids})`)
-      .execute()
+    const rows = await tokensOf(context.db, ids)
     for (const id of ids) {
       const row = rows.find((each) => each.id === id)
       const caller = row && callerOf(row, context.now())

@@ -1,10 +1,9 @@
-import { jobStates, type JobStatus } from '@tenon/core'
 import type { FastifyReply } from 'fastify'
 import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import type { Context } from '../context.ts'
-import { readLog } from '../jobs/logs.ts'
-import { runView } from '../store/views.ts'
+import { readLog, isLogOver } from '../jobs/logs.ts'
+import { runView } from '../runs/views.ts'
 
 /** Without any hint a follower looks again after this long: a hint may be lost, the database is the truth. */
 const LOOK_AGAIN_MS = 2_000
@@ -23,17 +22,12 @@ export async function streamLog(
   let at = offset
   try {
     for (;;) {
-      const job = await context.db
-        .selectFrom('job')
-        .leftJoin('agent', 'agent.id', 'job.agent_id')
-        .select(['job.status', 'agent.status as agent_status'])
-        .where('job.id', '=', jobId)
-        .executeTakeFirst()
+      const isOver = await isLogOver(context.db, jobId)
       for await (const bytes of readLog(context, jobId, at)) {
         at += bytes.byteLength
         if (!(await write(raw, bytes))) return
       }
-      if (!follow || !job || nothingComes(job)) return
+      if (!follow || isOver) return
       await hints.wait(raw)
       if (raw.destroyed) return
     }
@@ -41,10 +35,6 @@ export async function streamLog(
     hints.stop()
     raw.end()
   }
-}
-
-function nothingComes(job: { status: JobStatus; agent_status: string | null }): boolean {
-  return jobStates.isEnd(job.status) || (job.agent_status ?? 'enrolled') !== 'enrolled'
 }
 
 /** Server-sent events: the run each time it changes, and a comment now and then so that proxies keep the connection. */

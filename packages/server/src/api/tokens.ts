@@ -1,16 +1,12 @@
 import { actorOf } from '../people/actor.ts'
-import { createToken, revokeToken, selectTokens, type Token } from '../people/tokens.ts'
+import { createToken, revokeToken, type Token, listTokens } from '../people/tokens.ts'
 import { transact } from '../store/transaction.ts'
 import { notFound } from '../errors.ts'
 import { pageOf, type Handlers } from './handler.ts'
 
 export const tokenHandlers = {
   'tokens.list': async ({ context, query }) => {
-    const rows = await selectTokens(context.db)
-      .$if(query.after !== undefined, (q) => q.where('api_token.id', '<', query.after!))
-      .orderBy('api_token.id', 'desc')
-      .limit(query.limit + 1)
-      .execute()
+    const rows = await listTokens(context.db, { after: query.after, limit: query.limit + 1 })
     return pageOf(rows, query.limit, tokenView)
   },
   'tokens.create': async ({ context, body, caller }) => {

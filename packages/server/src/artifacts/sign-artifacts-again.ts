@@ -1,3 +1,4 @@
+import { hasSignedAll, noteSignedAll } from '../keys/signed-form.ts'
 import { checkBundle, SERVER_CHAIN, signStatement, type Statement } from '@tenon/core'
 import type { Digest } from '@tenon/oci'
 import { MEDIA_TYPES } from '@tenon/protocol'
@@ -23,19 +24,12 @@ const FORM = 1
  */
 export async function signArtifactsAgain(context: Context): Promise<Artifact[]> {
   const { keyId } = context.keys.current()
-  const isDone = await context.db
-    .selectFrom('server_key')
-    .select('id')
-    .where('id', '=', keyId)
-    .where('signed_form', '>=', FORM)
-    .executeTakeFirst()
-  if (isDone) return []
+  if (await hasSignedAll(context.db, keyId, FORM)) return []
   const { rows } = await sql<Artifact>`
     select artifact_repository as repository, artifact_digest as digest from build where status = 'succeeded'
     union select repository, digest from plugin`.execute(context.db)
   const failed = await signArtifacts(context, rows)
-  if (failed.length === 0)
-    await context.db.updateTable('server_key').set({ signed_form: FORM }).where('id', '=', keyId).execute()
+  if (failed.length === 0) await noteSignedAll(context.db, keyId, FORM)
   return failed
 }
 

@@ -1,15 +1,16 @@
-import { isSignedBy, parseDocument, SERVER_CHAIN, type Json } from '@tenon/core'
-import { agentEvent as eventSchema, jobReport, type AgentEvent, type AgentFrame } from '@tenon/protocol'
+import { type Session, headFor } from './session.ts'
+import { noteStored, noteRefused } from '../secrets/stored.ts'
+import { noteEvent } from '../agents/events.ts'
+import { storedBytes } from '../jobs/logs.ts'
+import { noteProgress } from '../jobs/progress.ts'
+import { isSignedBy, parseDocument } from '@tenon/core'
+import { agentEvent as eventSchema, jobReport, type AgentFrame } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
 import { grantCredential } from '../agents/grant-credential.ts'
 import { holdJob, readVerdict } from '../jobs/hold.ts'
 import { refuseJob } from '../jobs/control.ts'
-import { anyOf } from '../store/statements.ts'
-import { releaseOf } from '../agents/take-over.ts'
-import { transact, transactWithHeads } from '../store/transaction.ts'
 import { createLogSink } from './log-sink.ts'
-import { headFor, type Session } from './session.ts'
 import type { Sessions } from './sessions.ts'
 
 type Ready = Exclude<AgentFrame, { type: 'open' | 'hello' }>
@@ -89,16 +90,8 @@ async function jobRefused(context: Context, session: Session, frame: Frame<'job.
 }
 
 async function jobProgress(context: Context, session: Session, frame: Frame<'job.progress'>): Promise<void> {
-  const job = await context.db
-    .updateTable('job')
-    .set({ progress: JSON.stringify({ message: frame.message, fraction: frame.fraction }) })
-    .where('id', '=', frame.jobId)
-    .where('agent_id', '=', session.agentId)
-    .where('fence', '=', frame.fence)
-    .where('status', '=', anyOf(['assigned', 'running']))
-    .returning('run_id')
-    .executeTakeFirst()
-  if (job?.run_id) context.hub.nudge([`run:${job.run_id}`])
+  const { jobId, fence, message, fraction } = frame
+  await noteProgress(context, { agentId: session.agentId, jobId, fence }, { message, fraction })
 }
 
 async function jobFinished(
@@ -124,14 +117,9 @@ async function jobFinished(
 }
 
 async function logOpen(context: Context, session: Session, frame: Frame<'log.open'>): Promise<void> {
-  const job = await context.db
-    .selectFrom('job')
-    .select('log_bytes')
-    .where('id', '=', frame.jobId)
-    .where('agent_id', '=', session.agentId)
-    .where('fence', '=', frame.fence)
-    .executeTakeFirst()
-  if (job) openSink(context, session, frame.stream, frame.jobId, job.log_bytes)
+  const { jobId, fence, stream } = frame
+  const start = await storedBytes(context.db, { agentId: session.agentId, jobId, fence })
+  if (start !== undefined) openSink(context, session, stream, jobId, start)
 }
 
 /** One log has one sink: a job's next stream takes over from the one before. */
@@ -159,39 +147,12 @@ async function agentEvent(
   const isOwn = session.publicKeys.some((key) => isSignedBy('agent-event/1', signed, key, verify))
   if (event.agentId !== session.agentId || !isOwn)
     return session.reject('bad_signature', 'an event is not signed by this agent')
-  const { heads } = await transactWithHeads(context, async (tx) => {
-    const moved = await tx.db
-      .updateTable('agent')
-      .set({ event_seq: event.seq, ...pauseOf(event), ...releaseOf(event, context.now()) })
-      .where('id', '=', session.agentId)
-      .where('event_seq', '<', event.seq)
-      .returning('id')
-      .executeTakeFirst()
-    if (!moved) return
-    tx.audit(session.installId ?? SERVER_CHAIN, {
-      actor: { type: 'agent', id: session.agentId },
-      action: event.action,
-      subject: event.jobId ? { type: 'job', id: event.jobId } : { type: 'agent', id: session.agentId },
-      outcome: isBadNews(event) ? 'failed' : 'ok',
-      manifestDigest: null,
-      details: { event: signed as unknown as Json },
-    })
-  })
+  const head = await noteEvent(context, { id: session.agentId, installId: session.installId }, event, signed)
   session.send({
     type: 'event.ack',
     seq: event.seq,
-    auditHead: headFor(session, heads.get(session.installId ?? '') ?? null),
+    auditHead: headFor(session, head),
   })
-}
-
-function pauseOf({ action, at }: AgentEvent): { paused_at?: string | null } {
-  if (action === 'agent.paused') return { paused_at: at }
-  return action === 'agent.resumed' ? { paused_at: null } : {}
-}
-
-function isBadNews({ action, details }: AgentEvent): boolean {
-  if (action === 'agent.synced') return details['outcome'] !== 'succeeded'
-  return action === 'agent.audit_mismatch' || action === 'agent.dropped'
 }
 
 async function credentialRequest(
@@ -207,63 +168,10 @@ async function credentialRequest(
 
 async function secretStored(
   context: Context,
-  session: Session,
-  frame: Frame<'secret.stored'>,
+  { agentId, installId }: Session,
+  { secretId, ok, message }: Frame<'secret.stored'>,
 ): Promise<void> {
-  if (!session.installId) return
-  const { installId, agentId } = session
-  if (!frame.ok) return secretRefused(context, { installId, agentId }, frame)
-  await transact(context, async (tx) => {
-    const secret = await tx.db
-      .updateTable('install_secret')
-      .set({ delivered_at: tx.at, ciphertext: Buffer.alloc(0) })
-      .where('id', '=', frame.secretId)
-      .where('install_id', '=', installId)
-      .where('delivered_at', 'is', null)
-      .returning(['name', 'version'])
-      .executeTakeFirst()
-    if (!secret) return
-    tx.audit(installId, {
-      actor: { type: 'agent', id: agentId },
-      action: 'secret.delivered',
-      subject: { type: 'secret', id: secret.name },
-      outcome: 'ok',
-      manifestDigest: null,
-      details: { version: secret.version },
-    })
-  })
-}
-
-/** Kept, so that whoever set it can see why it does not arrive; told again only when the reason is another. */
-async function secretRefused(
-  context: Context,
-  { installId, agentId }: { installId: string; agentId: string },
-  { secretId, message }: Frame<'secret.stored'>,
-): Promise<void> {
-  context.log.warn({ installId, secretId, message }, 'an install could not store a secret')
-  await transact(context, async (tx) => {
-    const before = await tx.db
-      .selectFrom('install_secret')
-      .select(['name', 'version', 'refusal'])
-      .where('id', '=', secretId)
-      .where('install_id', '=', installId)
-      .where('delivered_at', 'is', null)
-      .forUpdate()
-      .executeTakeFirst()
-    if (!before) return
-    await tx.db
-      .updateTable('install_secret')
-      .set({ refused_at: tx.at, refusal: message })
-      .where('id', '=', secretId)
-      .execute()
-    if (before.refusal === message) return
-    tx.audit(installId, {
-      actor: { type: 'agent', id: agentId },
-      action: 'secret.refused',
-      subject: { type: 'secret', id: before.name },
-      outcome: 'failed',
-      manifestDigest: null,
-      details: { version: before.version, message },
-    })
-  })
+  if (installId === null) return
+  if (ok) await noteStored(context, { agentId, installId, secretId })
+  else await noteRefused(context, { agentId, installId, secretId }, message)
 }

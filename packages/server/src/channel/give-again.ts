@@ -1,6 +1,6 @@
-import { sql } from 'kysely'
+import { leaseOf } from '../jobs/leases.ts'
+import { stillAssigned } from '../jobs/queue.ts'
 import type { Context } from '../context.ts'
-import type { GivenJob } from '../ground/slots.ts'
 import type { Session } from './session.ts'
 
 /**
@@ -13,25 +13,15 @@ export async function giveAgain(context: Context, sessions: readonly Session[]):
     session.dispatcher.unheard(since).map((job) => ({ session, job })),
   )
   if (overdue.length === 0) return
-  const waiting = await stillAssigned(context, overdue)
+  const waiting = await stillAssigned(
+    context.db,
+    overdue.map(({ job }) => job.id),
+  )
   for (const { session, job } of overdue) {
     // It may have spoken while the database was asked.
     if (!session.dispatcher.isUnheard(job.id)) continue
-    if (waiting.has(leaseOf(session.agentId, job))) session.dispatcher.give(job)
+    if (waiting.has(leaseOf({ agentId: session.agentId, jobId: job.id, fence: job.fence })))
+      session.dispatcher.give(job)
     else session.dispatcher.heard(job.id)
   }
-}
-
-async function stillAssigned(
-  context: Context,
-  overdue: readonly { session: Session; job: GivenJob }[],
-): Promise<Set<string>> {
-  const { rows } = await sql<{ id: string; fence: number; agent_id: string }>`
-    select id, fence, agent_id from job
-    where id = any(${overdue.map(({ job }) => job.id)}) and status = 'assigned'`.execute(context.db)
-  return new Set(rows.map((row) => leaseOf(row.agent_id, row)))
-}
-
-function leaseOf(agentId: string, job: { id: string; fence: number }): string {
-  return `${agentId}/${job.id}/${job.fence}`
 }

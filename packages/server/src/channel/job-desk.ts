@@ -1,6 +1,6 @@
 import type { Context } from '../context.ts'
 import { applyTold, type Finished, type FinishVerdict, type Told } from '../jobs/finish.ts'
-import { openSessions, type Handshake, type Opening } from '../agents/open-session.ts'
+import { openSessions, type Handshake, type Opening } from '../agents/connect.ts'
 import type { Started } from '../jobs/start.ts'
 import { createBatcher } from '../store/batch.ts'
 import { claimJobs, type Claim, type Claimed } from '../jobs/claim.ts'

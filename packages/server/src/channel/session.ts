@@ -1,6 +1,6 @@
 import type { AuditHead } from '@tenon/core'
 import type { RejectCode, ServerFrame } from '@tenon/protocol'
-import type { OpenedSession } from '../agents/open-session.ts'
+import type { OpenedSession } from '../agents/connect.ts'
 import type { Dispatcher } from './dispatcher.ts'
 import type { LogSink } from './log-sink.ts'
 

@@ -1,4 +1,4 @@
-import type { InstallStatus, JobEndReason, JobOutcome, Json, OpenValue } from '@tenon/core'
+import type { App, InstallStatus, JobEndReason, JobOutcome, Json, OpenValue } from '@tenon/core'
 import type { Context } from '../context.ts'
 import type { LockedJob, LockedRun } from '../store/locks.ts'
 import type { Outputs } from '../store/schema.ts'
@@ -11,7 +11,8 @@ import type { Tx } from '../store/transaction.ts'
 export interface Followers {
   jobs: Record<JobOwner, JobFollower>
   runs: RunFollower
-  installs: InstallFollower
+  installs: readonly InstallFollower[]
+  apps: AppFollower
 }
 
 /** What a job was made for. */
@@ -65,7 +66,21 @@ export interface RunFollower {
   keepsSecrets(tx: Tx, installId: string, keeps: boolean): void
 }
 
+/** Each hears of what concerns it, in the order of the table. */
 export interface InstallFollower {
+  created?(context: Context, tx: Tx, install: InstallOfApp): Promise<void>
   /** By which runs installs are gone from their customers' accounts. */
-  removed(context: Context, tx: Tx, by: readonly LockedRun[]): Promise<void>
+  removed?(context: Context, tx: Tx, by: readonly LockedRun[]): Promise<void>
+  /** It goes out of every list, with all that it was told. */
+  deleted?(tx: Tx, installId: string): void
+}
+
+export interface InstallOfApp {
+  id: string
+  app: { id: string; content: App }
+}
+
+export interface AppFollower {
+  /** The app's row is locked, so that no other version comes between. */
+  synced(context: Context, tx: Tx, app: { id: string; content: App }): Promise<void>
 }

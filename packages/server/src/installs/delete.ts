@@ -1,3 +1,4 @@
+import { forgetComponents } from '../runs/components.ts'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
@@ -26,10 +27,8 @@ export async function deleteInstall(
       })
     await requireNothingOpen(tx, install.id, name)
     await freeName(tx, install.name)
-    for (const table of ['install_secret', 'install_component', 'install_action'] as const)
-      tx.write(sql`delete from ${sql.table(table)} where install_id = ${install.id}`)
-    tx.write(sql`update join_token set expires_at = ${tx.at}
-      where install_id = ${install.id} and used_at is null and expires_at > ${tx.at}`)
+    forgetComponents(tx, install.id)
+    for (const follower of context.followers.installs) follower.deleted?.(tx, install.id)
     tx.write(sql`update install set deleted_at = ${tx.at}, inputs = '{}', overrides = '{}', sandbox_config = '{}'
       where id = ${install.id}`)
     tx.audit(install.id, {

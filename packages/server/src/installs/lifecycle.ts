@@ -20,7 +20,8 @@ export const followRuns: RunFollower = {
       setStatus(tx, run.install_id, to)
       if (to === 'deprovisioned') removed.push(run)
     }
-    if (removed.length > 0) await context.followers.installs.removed(context, tx, removed)
+    if (removed.length === 0) return
+    for (const follower of context.followers.installs) await follower.removed?.(context, tx, removed)
   },
   keepsSecrets: (tx, installId, keeps) =>
     tx.write(

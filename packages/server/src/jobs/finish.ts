@@ -1,3 +1,4 @@
+import { leaseOf } from './leases.ts'
 import {
   documentBytes,
   isExactDocument,
@@ -137,10 +138,6 @@ async function noteLate(tx: Tx, { agent, report, signed }: Finished, job: Locked
     manifestDigest: job.manifest_digest,
     details: { fence: job.fence, outcome: report.outcome, report: signed as unknown as Json },
   })
-}
-
-function leaseOf({ agentId, jobId, fence }: { agentId: string; jobId: string; fence: number }): string {
-  return `${agentId}/${jobId}/${fence}`
 }
 
 async function isSigned({ agent, signed }: Finished): Promise<boolean> {

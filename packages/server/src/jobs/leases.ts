@@ -1,8 +1,20 @@
 import { sql, type RawBuilder } from 'kysely'
 import type { Context } from '../context.ts'
 import { chainOf } from '../audit/chains.ts'
-import { anyOf } from '../store/statements.ts'
+import { anyOf, type Db } from '../store/statements.ts'
 import { transact } from '../store/transaction.ts'
+
+/** The right of an agent to report for a job, as it was given to it this time. */
+export interface Lease {
+  agentId: string
+  jobId: string
+  fence: number
+}
+
+/** The same text for the same lease. */
+export function leaseOf({ agentId, jobId, fence }: Lease): string {
+  return `${agentId}/${jobId}/${fence}`
+}
 
 /** Leases end by the clock of the database, so that server processes need not agree on the time. */
 export function leaseFromNow({ config }: Context): RawBuilder<string> {
@@ -54,4 +66,13 @@ export async function expireLeases(context: Context, watchEverySeconds: number):
     }
     return lost.map((job) => job.id)
   })
+}
+
+/** From now on somebody watches the leases. */
+export async function ensureLeaseWatch(db: Db, nowMs: number): Promise<void> {
+  await db
+    .insertInto('lease_watch')
+    .values({ watched_at: new Date(nowMs).toISOString() })
+    .onConflict((c) => c.column('singleton').doNothing())
+    .execute()
 }

@@ -1,7 +1,7 @@
 import type { JobStatus } from '@tenon/core'
 import { sql } from 'kysely'
 import type { Db } from '../store/database.ts'
-import { JOB_COLUMNS } from '../store/views.ts'
+import { JOB_COLUMNS } from './views.ts'
 
 export interface JobFilter {
   installId?: string | undefined
@@ -13,6 +13,10 @@ export interface JobFilter {
 }
 
 /** Newest first. */
+export function listJobs(db: Db, filter: JobFilter) {
+  return selectJobs(db, filter).execute()
+}
+
 export function selectJobs(db: Db, { installId, component, status, after, limit }: JobFilter) {
   return db
     .selectFrom('job')

@@ -1,3 +1,6 @@
+import type { Lease } from './leases.ts'
+import { jobStates } from '@tenon/core'
+import type { Db } from '../store/statements.ts'
 import type { Context } from '../context.ts'
 
 /**
@@ -54,4 +57,27 @@ export async function* readLog(context: Context, jobId: string, offset: number):
       }
     }
   }
+}
+
+/** Nothing comes any more: the job has ended, or its agent for good. */
+export async function isLogOver(db: Db, jobId: string): Promise<boolean> {
+  const job = await db
+    .selectFrom('job')
+    .leftJoin('agent', 'agent.id', 'job.agent_id')
+    .select(['job.status', 'agent.status as agent_status'])
+    .where('job.id', '=', jobId)
+    .executeTakeFirst()
+  return !job || jobStates.isEnd(job.status) || (job.agent_status ?? 'enrolled') !== 'enrolled'
+}
+
+/** How much of a log is stored, for the agent that has the job. */
+export async function storedBytes(db: Db, { agentId, jobId, fence }: Lease): Promise<number | undefined> {
+  const job = await db
+    .selectFrom('job')
+    .select('log_bytes')
+    .where('id', '=', jobId)
+    .where('agent_id', '=', agentId)
+    .where('fence', '=', fence)
+    .executeTakeFirst()
+  return job?.log_bytes
 }

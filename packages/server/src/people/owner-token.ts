@@ -12,7 +12,8 @@ import {
 import { join } from 'node:path'
 import type { Context } from '../context.ts'
 import { hashSecret } from '../crypto.ts'
-import { createToken, lockTenant } from './tokens.ts'
+import { createToken } from './tokens.ts'
+import { lockTenant } from '../store/locks.ts'
 import { transact, type Ground } from '../store/transaction.ts'
 
 export function ownerTokenFile(dataDir: string): string {

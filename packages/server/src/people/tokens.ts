@@ -1,3 +1,5 @@
+import { anyOf } from '../store/statements.ts'
+import { lockTenant } from '../store/locks.ts'
 import { SERVER_CHAIN, type AuditFact, type PrincipalKind, type UserRole } from '@tenon/core'
 import type { Selectable } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
@@ -115,11 +117,6 @@ export async function revokeToken(tx: Tx, id: string, actor: AuditFact['actor'])
   return token
 }
 
-/** Two owners who revoke each other at once, and two first starts, come one after the other. */
-export async function lockTenant(tx: Tx): Promise<void> {
-  await tx.db.selectFrom('server_identity').select('server_id').forUpdate().execute()
-}
-
 async function isLastOwner(tx: Tx, id: string): Promise<boolean> {
   const living = await tx.db
     .selectFrom('api_token')
@@ -159,5 +156,21 @@ export async function noteUse(context: Context, token: Token): Promise<void> {
     .updateTable('api_token')
     .set({ last_used_at: isoNow(context) })
     .where('id', '=', id)
+    .execute()
+}
+
+export function tokensOf(db: Db, ids: readonly string[]): Promise<Token[]> {
+  return selectTokens(db).where('api_token.id', '=', anyOf(ids)).execute()
+}
+
+/** Newest first. */
+export function listTokens(
+  db: Db,
+  { after, limit }: { after?: string | undefined; limit: number },
+): Promise<Token[]> {
+  return selectTokens(db)
+    .$if(after !== undefined, (q) => q.where('api_token.id', '<', after!))
+    .orderBy('api_token.id', 'desc')
+    .limit(limit)
     .execute()
 }

@@ -1,4 +1,4 @@
-import { graphProblems, type App, type Decision } from '@tenon/core'
+import type { App, Decision } from '@tenon/core'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
@@ -86,22 +86,4 @@ async function createDeploys(
       })),
     )
     .execute()
-}
-
-/** Every mistake of an app's graph as one answer. */
-export function requireSoundGraph(app: App): void {
-  const problems = graphProblems(app.components).map((problem) => {
-    if (problem.code === 'dependency_cycle')
-      return {
-        path: 'components',
-        message: `these depend on each other in a circle: ${problem.path.join(' → ')}`,
-      }
-    if (problem.code === 'duplicate_component')
-      return { path: `components.${problem.component}`, message: 'this name is used twice' }
-    return {
-      path: `components.${problem.component}.dependencies`,
-      message: `there is no component ${problem.dependency}`,
-    }
-  })
-  if (problems.length > 0) throw new ApiFailure('bad_app', 'the components do not form a graph', { problems })
 }

@@ -1,7 +1,6 @@
-import { CRON, scheduledActions, type App } from '@tenon/core'
+import { scheduledActions, type App } from '@tenon/core'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
-import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
 import { nextTime } from '../ground/cron.ts'
 
@@ -43,17 +42,4 @@ export async function scheduleActions(
 export function nextOf(schedules: readonly string[], nowMs: number): string | null {
   const times = schedules.map((schedule) => nextTime(schedule, nowMs)).filter((time) => time !== null)
   return times.toSorted()[0] ?? null
-}
-
-/** The CLI says the same with its place in the file; this is for whoever calls the API. */
-export function requireSoundSchedules(app: App, nowMs: number): void {
-  const problems = (app.actions ?? []).flatMap(({ name, triggers }) =>
-    triggers.flatMap(({ type, cron }, index) => {
-      if (type !== CRON || (cron !== undefined && nextTime(cron, nowMs) !== null)) return []
-      const message = 'must be a cron schedule such as 0 */6 * * * (in UTC) that comes'
-      return [{ path: `actions.${name}.triggers.${index}.cron`, message }]
-    }),
-  )
-  if (problems.length > 0)
-    throw new ApiFailure('bad_app', 'some actions have a schedule that cannot be read', { problems })
 }

@@ -1,3 +1,4 @@
+import { setDriftChecks } from '../runs/components.ts'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { byServer } from '../people/actor.ts'
@@ -42,15 +43,11 @@ async function checkInstall(
     .where('id', '=', installId)
     .executeTakeFirstOrThrow()
   const { content } = await newestVersion(tx.db, install.app_id)
-  for (const component of components) {
+  const checks = components.map((component) => {
     const schedule = settingsOf(content, component)?.driftSchedule
-    await tx.db
-      .updateTable('install_component')
-      .set({ drift_check_at: schedule === undefined ? null : nextTime(schedule, context.now()) })
-      .where('install_id', '=', installId)
-      .where('component', '=', component)
-      .execute()
-  }
+    return { component, at: schedule === undefined ? null : nextTime(schedule, context.now()) }
+  })
+  setDriftChecks(tx, installId, checks)
   const open = await tx.db
     .selectFrom('run')
     .select('id')

@@ -67,6 +67,10 @@ export async function lockNextRuns(
   }
 }
 
+export async function lockInstall(tx: Tx, installId: string): Promise<void> {
+  await sql`select from install where id = ${installId} for update`.execute(tx.db)
+}
+
 /** Every column that an end needs, and what its step is about. */
 export interface LockedJob {
   id: string
@@ -113,4 +117,9 @@ export async function lockJobs(tx: Tx, jobIds: readonly string[]): Promise<Map<s
 
 export async function lockJob(tx: Tx, jobId: string): Promise<LockedJob | undefined> {
   return (await lockJobs(tx, [jobId])).get(jobId)
+}
+
+/** Two owners who revoke each other at once, and two first starts, come one after the other. */
+export async function lockTenant(tx: Tx): Promise<void> {
+  await tx.db.selectFrom('server_identity').select('server_id').forUpdate().execute()
 }

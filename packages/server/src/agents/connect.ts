@@ -1,6 +1,8 @@
+import { checkKeptHeads } from '../audit/kept-heads.ts'
+import { finishAgentSteps } from '../runs/agent-steps.ts'
+import { settleInventories, runningOf } from '../jobs/inventory.ts'
 import {
   isSignedBy,
-  reconcile,
   signingBytes,
   type AgentRole,
   type AuditFact,
@@ -13,15 +15,8 @@ import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
 import { agentKeysOf } from './keys.ts'
-import { knownJobs } from '../jobs/claim.ts'
-import { leaseFromNow } from '../jobs/leases.ts'
 import { transact, type Tx } from '../store/transaction.ts'
-import { advanceRuns } from '../runs/advance.ts'
-import { lockRuns } from '../store/locks.ts'
 import { chainOf } from '../audit/chains.ts'
-import { endGoneJob, requeueJob } from '../jobs/control.ts'
-import { lapseJob } from '../jobs/lapse.ts'
-import { reviveJob } from '../jobs/revive.ts'
 
 export interface OpenedSession {
   sessionId: string
@@ -88,14 +83,26 @@ async function openAll(context: Context, tx: Tx, openings: readonly Opening[]): 
     return refusal ?? { agent: agent!, hello: opening.hello, sessionId }
   })
   const accepted = judged.filter((one): one is Accepted => 'agent' in one)
-  const inventories = await settleInventories(context, tx, accepted)
+  const inventories = await settleInventories(
+    context,
+    tx,
+    accepted.map(({ agent, hello }) => ({ agentId: agent.id, inventory: hello.inventory })),
+  )
   await saveSessions(context, tx, accepted)
   await finishAgentSteps(
     context,
     tx,
     accepted.flatMap(({ agent }) => agent.install_id ?? []),
   )
-  const heads = await checkAuditHeads(context, tx, accepted)
+  const heads = await checkKeptHeads(
+    context,
+    tx,
+    accepted.map(({ agent, hello }) => ({
+      agentId: agent.id,
+      chain: agent.install_id,
+      kept: hello.auditHead,
+    })),
+  )
   const keys = await agentKeysOf(
     tx.db,
     accepted.map(({ agent }) => agent),
@@ -118,7 +125,7 @@ function sessionOf(
     pool: agent.pool,
     publicKeys: keys.get(agent.id) ?? [],
     verdicts: result.verdicts,
-    held: runningOf(hello, result),
+    held: runningOf(hello.inventory, result),
     auditHead: heads.get(agent.install_id ?? '') ?? null,
     eventSeq: agent.event_seq,
     features: hello.features,
@@ -210,77 +217,6 @@ function refuse(
   return { ok: false, code, message }
 }
 
-async function settleInventories(
-  context: Context,
-  tx: Tx,
-  accepted: readonly Accepted[],
-): Promise<Map<string, Reconciliation>> {
-  const known = await knownJobs(
-    tx,
-    accepted.map(({ agent }) => agent.id),
-    accepted.flatMap(({ hello }) => hello.inventory.map((job) => job.jobId)),
-  )
-  const results = new Map<string, Reconciliation>()
-  for (const { agent, hello } of accepted) {
-    const named = new Set(hello.inventory.map((job) => job.jobId))
-    const mine = known.filter((job) => job.agentId === agent.id || named.has(job.jobId))
-    const result = reconcile(agent.id, hello.inventory, mine)
-    results.set(agent.id, result)
-    for (const jobId of result.requeue)
-      await requeueJob(context, tx, jobId, agent.id, 'the agent never received it')
-    for (const jobId of result.lapsed) await lapseJob(context, tx, jobId)
-    for (const jobId of result.revived) await reviveJob(context, tx, jobId)
-    for (const jobId of result.gone) await endGoneJob(context, tx, jobId, agent.id)
-  }
-  const all = [...results.values()]
-  // What is held has no lease: its agent says so once more, in signed words.
-  const kept = accepted.flatMap(({ agent, hello }) => runningOf(hello, results.get(agent.id)!))
-  const begun = all.flatMap((result) => result.begun)
-  await keepJobs(context, tx, kept, begun)
-  await auditRecovered(tx, [...all.flatMap(({ recover }) => recover), ...begun])
-  return results
-}
-
-/** What the agent has and goes on with; what it says that it holds waits. */
-function runningOf({ inventory }: AgentHello, { verdicts }: Reconciliation): string[] {
-  const waiting = new Set(inventory.filter(({ state }) => state === 'held').map(({ jobId }) => jobId))
-  return verdicts
-    .filter(({ jobId, verdict }) => verdict !== 'forget' && !waiting.has(jobId))
-    .map(({ jobId }) => jobId)
-}
-
-async function keepJobs(context: Context, tx: Tx, kept: string[], begun: string[]): Promise<void> {
-  if (kept.length === 0) return
-  await sql`
-    update job set status = case when status in ('lost', 'held') then 'running' else status end,
-      lease_until = ${leaseFromNow(context)}
-    where id = any(${kept}) and (status in ('assigned', 'running', 'lost') or id = any(${begun}))`.execute(
-    tx.db,
-  )
-  if (begun.length > 0) tx.write(sql`delete from job_hold where job_id = any(${begun})`)
-}
-
-async function auditRecovered(tx: Tx, recovered: string[]): Promise<void> {
-  if (recovered.length === 0) return
-  const rows = await tx.db
-    .selectFrom('job')
-    .select(['id', 'agent_id', 'fence', 'install_id', 'manifest_digest', 'run_id'])
-    .where(sql<boolean>`id = any(${recovered})`)
-    .orderBy('id')
-    .execute()
-  for (const row of rows) {
-    tx.audit(chainOf(row.install_id), {
-      actor: { type: 'agent', id: row.agent_id! },
-      action: 'job.recovered',
-      subject: { type: 'job', id: row.id },
-      outcome: 'ok',
-      manifestDigest: row.manifest_digest,
-      details: { fence: row.fence },
-    })
-    if (row.run_id) tx.nudge(`run:${row.run_id}`)
-  }
-}
-
 async function saveSessions(context: Context, tx: Tx, accepted: readonly Accepted[]): Promise<void> {
   if (accepted.length === 0) return
   const column = <V>(value: (one: Accepted) => V) => accepted.map(value)
@@ -324,60 +260,4 @@ function startFact(agent: Agent, hello: AgentHello): AuditFact {
       confinement: hello.runtime.confinement,
     },
   }
-}
-
-/** A provision run waits for its agent in a step of its own; here it is. */
-async function finishAgentSteps(context: Context, tx: Tx, installIds: string[]): Promise<void> {
-  if (installIds.length === 0) return
-  const { rows } = await sql<{ id: string; run_id: string }>`
-    select step.id, step.run_id from run join step on step.run_id = run.id
-    where run.install_id = any(${installIds}) and run.status = 'active'
-      and step.kind = 'agent' and step.status = 'active'`.execute(tx.db)
-  if (rows.length === 0) return
-  const runs = await lockRuns(
-    tx,
-    rows.map((row) => row.run_id),
-  )
-  await sql`
-    update step set status = 'succeeded', finished_at = ${tx.at}
-    where id = any(${rows.map((row) => row.id)}) and status = 'active'`.execute(tx.db)
-  await advanceRuns(context, tx, runs)
-}
-
-/** An agent kept the head that was acknowledged to it: if the chain no longer holds it, somebody cut or changed the audit. */
-async function checkAuditHeads(
-  context: Context,
-  tx: Tx,
-  accepted: readonly Accepted[],
-): Promise<Map<string, AuditHead>> {
-  const chains = accepted.flatMap(({ agent }) => agent.install_id ?? [])
-  if (chains.length === 0) return new Map()
-  const kept = accepted.flatMap(({ agent, hello: { auditHead } }) =>
-    auditHead && auditHead.chain === agent.install_id && auditHead.seq > 0 ? [{ agent, auditHead }] : [],
-  )
-  const { rows } = await sql<AuditHead & { found: string | null }>`
-    select head.chain, head.seq, head.hash, entry.hash as found from audit_head as head
-    left join unnest(${kept.map((k) => k.auditHead.chain)}::text[], ${kept.map((k) => k.auditHead.seq)}::bigint[]) as k(chain, seq)
-      on k.chain = head.chain
-    left join audit_entry as entry on entry.chain = k.chain and entry.seq = k.seq
-    where head.chain = any(${chains})`.execute(tx.db)
-  const heads = new Map(rows.map((row) => [row.chain, row]))
-  for (const { agent, auditHead } of kept) {
-    const found = heads.get(auditHead.chain)?.found ?? null
-    if (found === auditHead.hash) continue
-    const { chain, seq, hash } = auditHead
-    context.log.error(
-      { chain, seq },
-      'the audit chain no longer holds the entry that was acknowledged to the agent',
-    )
-    tx.audit(chainOf(null), {
-      actor: { type: 'agent', id: agent.id },
-      action: 'audit.mismatch',
-      subject: { type: 'chain', id: chain },
-      outcome: 'failed',
-      manifestDigest: null,
-      details: { keptSeq: seq, keptHash: hash, foundHash: found },
-    })
-  }
-  return new Map(rows.map(({ chain, seq, hash }) => [chain, { chain, seq, hash }]))
 }
