@@ -71,6 +71,35 @@ describe('the route table', () => {
   })
 })
 
+/** Answers with a list that no later version adds to, and why. */
+const CLOSED: { [place: string]: string } = {
+  'apps.version.app': 'what the vendor wrote, whole or not at all: somebody syncs it again',
+}
+
+describe('what the API answers', () => {
+  it.each(all)('%s takes states, kinds and roles of a later server', (name, { response }) => {
+    const closed = response instanceof z.ZodType ? listsOf(response, name) : []
+    const isExcepted = (place: string) => Object.keys(CLOSED).some((start) => place.startsWith(start))
+    expect(closed.filter((place) => !isExcepted(place))).toEqual([])
+  })
+})
+
+/** Pure: where in a schema a value outside of a closed list would be refused. */
+function listsOf(schema: z.ZodType, place: string): string[] {
+  const within = (inner: unknown, key = '') => listsOf(inner as z.ZodType, `${place}${key}`)
+  if (schema instanceof z.ZodEnum) return [place]
+  if (schema instanceof z.ZodObject)
+    return Object.entries(schema.shape).flatMap(([key, field]) => within(field, `.${key}`))
+  if (schema instanceof z.ZodArray) return within(schema.element)
+  if (schema instanceof z.ZodRecord) return within(schema.valueType)
+  if (schema instanceof z.ZodUnion) return schema.options.flatMap((one) => within(one))
+  if (schema instanceof z.ZodPipe) return within(schema.in)
+  const isWrapped = schema instanceof z.ZodNullable || schema instanceof z.ZodOptional
+  if (isWrapped || schema instanceof z.ZodExactOptional || schema instanceof z.ZodDefault)
+    return within(schema.unwrap())
+  return []
+}
+
 describe('the error codes', () => {
   it('each have an HTTP status of an error', () => {
     for (const status of Object.values(API_ERRORS)) {

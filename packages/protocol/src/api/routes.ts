@@ -2,7 +2,7 @@ import { AGENT_ROLES, PRINCIPAL_KINDS, USER_ROLES } from '@tenon/core'
 import { z } from 'zod'
 import { signedText } from '../enrol.ts'
 import { keyLink } from '../enrol.ts'
-import { buildableName, digest, id, name, text } from '../scalars.ts'
+import { buildableName, digest, id, name, openValue, text } from '../scalars.ts'
 import { app } from './app.ts'
 import { artifactRoutes } from './artifact-routes.ts'
 import { installRoutes } from './install-routes.ts'
@@ -29,7 +29,7 @@ export const routes = {
       you: z.object({
         tokenId: id,
         name: z.string(),
-        role: z.enum(USER_ROLES),
+        role: openValue(USER_ROLES),
         principal: view.who.nullable().default(null),
       }),
     }),
