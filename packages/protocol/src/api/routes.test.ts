@@ -6,7 +6,7 @@ import { routes } from './routes.ts'
 
 const all = Object.entries<Route>(routes)
 
-/** What paths are about; the rest is the server's own, or one audit chain. `POST /installs` makes one of an app. */
+/** What paths are about; the rest is the server's own. `POST /installs` makes one of an app. */
 const ABOUT: [start: string, kinds: string[]][] = [
   ['/api/v1/installs/', ['install']],
   ['/api/v1/installs', ['install', 'app']],
@@ -16,6 +16,9 @@ const ABOUT: [start: string, kinds: string[]][] = [
   ['/api/v1/builds', ['app']],
   ['/api/v1/artifacts', ['app']],
   ['/api/v1/registry/logins', ['app']],
+  ['/api/v1/agents/join-token', ['none']],
+  ['/api/v1/agents', ['install']],
+  ['/api/v1/audit', ['install']],
 ]
 
 /** They change nothing but what the caller has to read with. */
@@ -41,7 +44,7 @@ describe('the route table', () => {
   it.each(all)('%s names what it is about, and the parameter that leads there', (_, r) => {
     const { kind, param } = SUBJECTS[r.subject]
     expect([null, ...Object.keys(r.params.shape)]).toContain(param)
-    const ofPath = ABOUT.find(([start]) => r.path.startsWith(start))?.[1] ?? ['none', 'install']
+    const ofPath = ABOUT.find(([start]) => r.path.startsWith(start))?.[1] ?? ['none']
     expect(ofPath).toContain(kind)
   })
 

@@ -27,7 +27,7 @@ import { rotateAgentKey } from '../agents/rotate-key.ts'
 import { answerError, answerNotFound } from './answer-error.ts'
 import { appHandlers } from './apps.ts'
 import { artifactHandlers } from './artifacts.ts'
-import { authenticate, authorize } from './auth.ts'
+import { authenticate, authorize, authorizeElevated } from './auth.ts'
 import { deployHandlers } from './deploys.ts'
 import { serveDocs } from './docs.ts'
 import type { Call, Handlers } from './handler.ts'
@@ -133,6 +133,7 @@ function addRoute(app: FastifyInstance, context: Context, rights: Rights, name: 
       const call = {
         context,
         caller,
+        elevate: () => authorizeElevated(caller, route),
         params: request.params,
         query: request.query,
         body: request.body,

@@ -13,7 +13,6 @@ import { keyChangesOf } from '../agents/keys.ts'
 import { transact } from '../store/transaction.ts'
 import { runView } from '../store/views.ts'
 import { findApp } from './apps.ts'
-import { authorize } from './auth.ts'
 import { pageOf, type Call, type Handlers } from './handler.ts'
 import { findInstall, installView } from '../installs/view.ts'
 
@@ -72,7 +71,7 @@ export const installHandlers = {
     )
     return (await runView(context.db, runId))!
   },
-  'installs.joinToken': async ({ context, params, caller }) => {
+  'installs.joinToken': async ({ context, params, caller, elevate }) => {
     const install = await findInstall(context.db, params.ref)
     return transact(context, async (tx) => {
       const made = await createJoinToken(
@@ -81,8 +80,7 @@ export const installHandlers = {
         { role: 'install', installId: install.id, expiresInSeconds: JOIN_TOKEN_SECONDS, mayReplace: true },
         actorOf(caller),
       )
-      // Whoever replaces a customer's agent is given the secrets that are sealed from then on.
-      if (made.replaces) authorize(caller, { permission: 'administer', subject: 'install:ref' })
+      if (made.replaces) elevate()
       return made
     })
   },
