@@ -15,6 +15,7 @@ const CONTEXTS: Record<string, SigningContext> = {
   report: 'job-report/1',
   event: 'agent-event/1',
   verdict: 'agent-verdict/1',
+  hello: 'agent-hello/2',
 }
 
 /** Pure: undefined where the entry holds no agent's word. */

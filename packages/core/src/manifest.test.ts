@@ -219,6 +219,8 @@ describe('checkManifest', () => {
     expect(verdict.ok || verdict.message).toBe('it needs agent ≥ 0.10, which has teleport, levitate')
     expect(check(signed({ ...nest(), version: 3 }))).toBe('unsupported')
     expect(check(signed(nest({ kind: 'levitate' as JobManifest['kind'] })))).toBe('unsupported')
+    const target = { role: 'overseer' as JobManifest['target']['role'], installId: null }
+    expect(check(signed(nest({ target })))).toBe('unsupported')
   })
 
   it('refuses what a job of its kind may not hold', () => {

@@ -5,7 +5,7 @@ import type { JobNetwork } from './job-network.ts'
 import type { Json } from './json.ts'
 import { knownOr } from './open-list.ts'
 import { documentDigest, isSignedBy, parseDocument, type SignedDocument } from './signed-text.ts'
-import { JOB_KINDS, type AgentRole, type JobKind } from './states.ts'
+import { AGENT_ROLES, JOB_KINDS, type AgentRole, type JobKind } from './states.ts'
 
 /** The form of manifests; 1 had no body, no network and no requirements. */
 export const MANIFEST_VERSION = 2
@@ -223,7 +223,8 @@ export function checkManifest<T extends JobManifest | StandingManifest>(
 /** Read before the rest: a manifest of a later version may have a form that is not known here. */
 function whyUnsupported(signed: unknown): string | undefined {
   const { version, body } = (signed ?? {}) as { version?: unknown; body?: unknown }
-  const { requires, kind } = (body ?? {}) as { requires?: unknown; kind?: unknown }
+  const { requires, kind, target } = (body ?? {}) as { requires?: unknown; kind?: unknown; target?: unknown }
+  const { role } = (target ?? {}) as { role?: unknown }
   const required = Array.isArray(requires) ? requires.filter(isRequirement) : []
   const lack = lacking(required, FEATURE_NAMES)
   if (lack.length > 0) return describeLack(lack)
@@ -231,6 +232,8 @@ function whyUnsupported(signed: unknown): string | undefined {
     return `it has version ${version}, and this agent reads ${MANIFEST_VERSION}; update the agent`
   if (typeof kind === 'string' && knownOr(JOB_KINDS, kind) === 'other')
     return `it is a job of the kind ${kind}, which this agent does not know; update the agent`
+  if (typeof role === 'string' && knownOr(AGENT_ROLES, role) === 'other')
+    return `it is for an agent of the role ${role}, which this agent does not know; update the agent`
   return undefined
 }
 

@@ -1,5 +1,7 @@
 /** Binary frames: one byte kind, four bytes stream, eight bytes offset of the first payload byte, then the payload. */
 export const BULK_LOG = 1
+/** What one of a kind that is not known is called in the answer to it. */
+export const binaryName = (kind: number): string => `binary.${kind}`
 const HEADER = 13
 
 export interface BulkFrame {

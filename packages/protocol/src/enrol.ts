@@ -1,6 +1,6 @@
 import { AGENT_ROLES, type Sha256 } from '@tenon/core'
 import { z } from 'zod'
-import { id, text, timestamp } from './scalars.ts'
+import { id, openValue, text, timestamp } from './scalars.ts'
 
 export const keyLink = z.object({
   keyId: id,
@@ -66,7 +66,7 @@ export type EnrolResponse = z.infer<typeof enrolResponse>
 export const enrolled = z.object({
   agentId: id,
   serverId: z.string(),
-  role: z.enum(AGENT_ROLES),
+  role: openValue(AGENT_ROLES),
   installId: id.nullable(),
   /** Whose enrolment this answers. */
   publicKey: z.string(),

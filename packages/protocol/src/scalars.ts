@@ -108,10 +108,10 @@ export function handingOn<Shape extends z.ZodRawShape>(shape: Shape) {
   return z.looseObject(shape) as unknown as z.ZodObject<Shape, z.core.$strip>
 }
 
-/** A value of a list that later versions add to; see core's `knownOr`. */
-export function openValue<const Known extends string>(_known: readonly Known[]) {
-  return z.string().regex(/^[a-z][a-z0-9_.-]{0,63}$/) as unknown as z.ZodType<
-    OpenValue<Known>,
-    OpenValue<Known>
-  >
+/** A value of a list that later versions add to; see core's `knownOr`. Those that are known stand in the API's description. */
+export function openValue<const Known extends string>(known: readonly Known[]) {
+  return z
+    .string()
+    .regex(/^[a-z][a-z0-9_.-]{0,63}$/)
+    .meta({ examples: [...known] }) as unknown as z.ZodType<OpenValue<Known>, OpenValue<Known>>
 }

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { parseDocument } from '@tenon/core'
 import {
+  binaryName,
   MAX_CONTROL_FRAME,
   PRODUCT_VERSION,
   SERVER_FRAMES,
@@ -117,7 +118,7 @@ export class Connection {
   #received(data: Buffer, isBinary: boolean): void {
     this.#silentBeats = 0
     if (this.#phase === 'over') return
-    const { frame, unknown } = isBinary ? {} : readFrame(data)
+    const { frame, unknown } = isBinary ? readBinary(data) : readFrame(data)
     if (unknown !== undefined) this.#unsupported(unknown)
     if (!frame) {
       this.#options.log.warn(
@@ -217,7 +218,17 @@ function channelUrl(serverUrl: string): URL {
   return url
 }
 
-function readFrame(data: Buffer): { frame?: ServerFrame; unknown?: string } {
+interface Read {
+  frame?: ServerFrame
+  unknown?: string
+}
+
+/** No server sends any to agents of this version. */
+function readBinary([kind]: Buffer): Read {
+  return kind === undefined ? {} : { unknown: binaryName(kind) }
+}
+
+function readFrame(data: Buffer): Read {
   const value = parseDocument(data.toString('utf8'))
   const frame = serverFrame.safeParse(value).data
   if (frame) return { frame }

@@ -81,6 +81,15 @@ describe('enrolment', () => {
     await expect(refused).rejects.toMatchObject({ code: 'enrol_refused', remedy: expect.any(String) })
   })
 
+  it('in a role of a later version says that the agent is to be updated', async () => {
+    server.enrolledAs = { role: 'overseer' }
+    await expect(attempt(server.joinToken)).rejects.toMatchObject({
+      code: 'enrol_refused',
+      message: expect.stringContaining('in the role overseer') as unknown,
+      remedy: expect.stringContaining('Update the agent') as unknown,
+    })
+  })
+
   it('waits for a server that cannot answer yet', async () => {
     server.enrolStatus = 503
     const waiting = attempt(server.joinToken)

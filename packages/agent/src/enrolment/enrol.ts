@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import {
+  AGENT_ROLES,
   fullJitter,
+  knownOr,
   learnKeys,
   openSignedText,
   signText,
@@ -67,7 +69,9 @@ export async function enrol(options: EnrolOptions): Promise<NewIdentity> {
   const given = enrolled.safeParse(opened('server-enrolled/1', answer.data.enrolled, pinned)).data
   if (given?.publicKey !== options.key.publicKey || given.nonce !== nonce)
     throw notProven('its answer to the enrolment is not signed for this agent')
-  const { agentId, serverId, role, installId } = given
+  const { agentId, serverId, installId } = given
+  const role = knownOr(AGENT_ROLES, given.role)
+  if (role === 'other') throw unknownRole(given.role)
   if (serverId !== proof.serverId) throw notProven('its id changed between two answers')
   const [pinnedKeys, endedKeys] = [Object.fromEntries(pinned), Object.fromEntries(ended)]
   return { agentId, serverId, role, installId, pinnedKeys, endedKeys }
@@ -132,6 +136,15 @@ function refused(answer: JsonAnswer): AgentError {
   const remedy = typeof error?.remedy === 'string' ? error.remedy.slice(0, 500) : NEW_TOKEN
   const said = typeof error?.message === 'string' ? error.message.slice(0, 300) : `status ${answer.status}`
   return new AgentError('enrol_refused', `The server refused the enrolment: ${said}`, remedy)
+}
+
+/** The key that enrolled stays on disk, so the same token works again. */
+function unknownRole(role: string): AgentError {
+  return new AgentError(
+    'enrol_refused',
+    `The server enrolled this agent in the role ${role}, which its version (${PRODUCT_VERSION}) does not know.`,
+    'Update the agent and start it again, in the same folder with the same join token.',
+  )
 }
 
 const NEW_TOKEN = 'A join token works once and for a short time: make a new one and start the agent with it.'

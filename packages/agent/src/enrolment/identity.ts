@@ -12,7 +12,7 @@ const KEY = 'agent.key'
 const NEXT_KEY = 'agent.key.next'
 const JOURNAL_KEY = 'journal.key'
 
-const stored = z.object({
+export const storedIdentity = z.object({
   version: z.literal(1),
   agentId: z.string(),
   serverId: z.string(),
@@ -23,7 +23,7 @@ const stored = z.object({
   endedKeys: z.record(z.string(), z.string()).optional(),
   bootCounter: z.int().nonnegative(),
 })
-type StoredIdentity = z.infer<typeof stored>
+type StoredIdentity = z.infer<typeof storedIdentity>
 
 /** Who this agent is. Its private key never leaves the folder it was made in. */
 export interface Identity {
@@ -60,7 +60,7 @@ export async function readIdentity(dir: string): Promise<StoredIdentity | undefi
   const text = await readIfThere(file)
   if (text === undefined) return undefined
   try {
-    return stored.parse(JSON.parse(text))
+    return storedIdentity.parse(JSON.parse(text))
   } catch (error) {
     throw broken(file, error)
   }

@@ -3,7 +3,7 @@ import { sha256 } from '../ground/crypto.ts'
 import type { TerraformDesk } from './route.ts'
 import type { JobLife } from '../jobs/life.ts'
 import type { Journal } from '../journal/journal.ts'
-import type { JournalEntry } from '../journal/journal-state.ts'
+import type { JournalEntry } from '../journal/journal-entry.ts'
 import type { InstallStore } from '../store/install-store.ts'
 
 export interface TerraformDeskContext {

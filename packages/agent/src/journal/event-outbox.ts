@@ -2,7 +2,8 @@ import type { Json } from '@tenon/core'
 import type { AgentEvent, AgentFrame } from '@tenon/protocol'
 import type { SignText } from '../ground/crypto.ts'
 import type { Journal } from './journal.ts'
-import type { JournalEntry, JournalState } from './journal-state.ts'
+import type { JournalEntry } from './journal-entry.ts'
+import type { JournalState } from './journal-state.ts'
 
 export interface EventOutboxOptions {
   agentId: string

@@ -1,5 +1,6 @@
 import type { AuditHead, SignedDocument } from '@tenon/core'
 import type { JobReport, JobResult, StateLock } from '@tenon/protocol'
+import type { JournalEntry } from './journal-entry.ts'
 
 /** Outputs as they go into the report: a sensitive one has no value here. */
 export type ReportedOutputs = JobReport['outputs']
@@ -8,36 +9,6 @@ interface OfJob {
   jobId: string
   fence: number
 }
-
-/** What the journal holds. Each entry sets, none adds, so that reading one twice changes nothing. */
-export type JournalEntry =
-  | ({ type: 'accepted'; document: SignedDocument; expiresAt: string } & OfJob)
-  /** Written before the runtime is asked, so that "never started" and "gone" can be told apart later. */
-  | ({ type: 'starting'; at: string; tokenHash: string; given?: string } & OfJob)
-  /** Secret values that the job has, sealed: they are masked in all that leaves of it, after a restart too. */
-  | ({ type: 'given'; sealed: string } & OfJob)
-  /** It may not run yet, and the server is told so in these words. */
-  | ({ type: 'held'; since: string; verdict: SignedDocument } & OfJob)
-  /** Until when the server lets a held job start. */
-  | ({ type: 'permit'; startBefore: string } & OfJob)
-  | ({ type: 'cancel'; by?: 'customer' } & OfJob)
-  | ({ type: 'result'; result: JobResult } & OfJob)
-  | ({ type: 'outputs'; outputs: ReportedOutputs } & OfJob)
-  /** Terraform's lock on a component's state. It is part of the job's record, so it goes when the job does. */
-  | ({ type: 'state.lock'; component: string; lock: StateLock | null } & OfJob)
-  | ({ type: 'plan'; digest: string } & OfJob)
-  | ({ type: 'log'; acked: number; ended: boolean } & OfJob)
-  | ({ type: 'finished'; signed: SignedDocument } & OfJob)
-  /** Settled or forgotten: nothing of the job is left but its number in `seen`. */
-  | ({ type: 'closed' } & OfJob)
-  | ({ type: 'seen'; expiresAt: string } & OfJob)
-  | { type: 'head'; head: AuditHead }
-  | { type: 'event'; seq: number; signed: SignedDocument }
-  | { type: 'event.acked'; seq: number }
-  | { type: 'event.next'; seq: number }
-  | { type: 'dropped'; total: number }
-  /** The customer's switch: while it is set no new job is taken. */
-  | { type: 'paused'; since: string | null }
 
 export interface JobRecord extends OfJob {
   document: SignedDocument

@@ -9,19 +9,19 @@ const FORMAT = 'tenon-install-store/1'
  * One JSON line for the head, then one for each record: `age -d` and `jq` read it without Tenon. A field that is not known
  * here is left out; a record of a kind that is not known would be lost, so the whole is refused.
  */
-const head = z.object({
+export const exportHead = z.object({
   format: z.string().regex(/^tenon-install-store\/\d+$/),
   exportedAt: z.iso.datetime(),
   records: z.int().nonnegative(),
 })
-const record = z.object({
+export const exportRecord = z.object({
   kind: z.string().max(64),
   name: z.string().min(1).max(MAX_NAME_BYTES),
   version: z.int().positive(),
   at: z.iso.datetime(),
   data: z.base64(),
 })
-export type ExportedRecord = z.infer<typeof record> & { kind: StoreKind }
+export type ExportedRecord = z.infer<typeof exportRecord> & { kind: StoreKind }
 
 export interface Export {
   exportedAt: string
@@ -29,7 +29,7 @@ export interface Export {
 }
 
 export function formatExport({ exportedAt, records }: Export): Uint8Array {
-  const first: z.infer<typeof head> = {
+  const first: z.infer<typeof exportHead> = {
     format: FORMAT,
     exportedAt,
     records: records.length,
@@ -40,9 +40,9 @@ export function formatExport({ exportedAt, records }: Export): Uint8Array {
 export function parseExport(bytes: Uint8Array): Export {
   const [first, ...rest] = splitLines(bytes)
   try {
-    const { format, exportedAt, records: count } = head.parse(JSON.parse(first?.toString() ?? ''))
+    const { format, exportedAt, records: count } = exportHead.parse(JSON.parse(first?.toString() ?? ''))
     if (format !== FORMAT) throw newerExport(`it has the format ${format}`)
-    const records = rest.map((line) => known(record.parse(JSON.parse(line.toString()))))
+    const records = rest.map((line) => known(exportRecord.parse(JSON.parse(line.toString()))))
     if (records.length !== count) throw new Error(`it has ${records.length} records instead of ${count}`)
     checkVersions(records)
     return { exportedAt, records }
@@ -52,7 +52,7 @@ export function parseExport(bytes: Uint8Array): Export {
   }
 }
 
-function known(one: z.infer<typeof record>): ExportedRecord {
+function known(one: z.infer<typeof exportRecord>): ExportedRecord {
   const kind = STORE_KINDS.find((name) => name === one.kind)
   if (kind) return { ...one, kind }
   throw newerExport(`it holds records of the kind ${one.kind}`)

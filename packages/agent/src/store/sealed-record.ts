@@ -1,5 +1,6 @@
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto'
-import type { StoreKind } from './install-store.ts'
+import { z } from 'zod'
+import { STORE_KINDS, type StoreKind } from './install-store.ts'
 import { StoreError } from './store-error.ts'
 
 /**
@@ -15,16 +16,17 @@ const PREFIX_BYTES = MAGIC.length + KEY_ID_BYTES + 4
 export const HEADER_READ_BYTES = 8192
 export const MAX_NAME_BYTES = 512
 
-export interface RecordHeader {
-  kind: StoreKind
-  name: string
-  version: number
-  at: string
+export const recordHeader = z.object({
+  kind: z.enum(STORE_KINDS),
+  name: z.string(),
+  version: z.int(),
+  at: z.string(),
   /** True: this version says that the name was removed. */
-  removed: boolean
+  removed: z.boolean(),
   /** Of the body; absent in records of an older store. */
-  digest?: string
-}
+  digest: z.string().exactOptional(),
+})
+export type RecordHeader = z.infer<typeof recordHeader>
 
 /** Where a file lies, as far as the disk shows it. */
 export interface RecordPlace {

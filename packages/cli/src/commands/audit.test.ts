@@ -8,6 +8,7 @@ import { createHome, temporaryFolder, type Home } from '../testing/run-cli.ts'
 import {
   createSigner,
   fact,
+  helloFact,
   reportFact,
   rootLink,
   sealChain,
@@ -233,6 +234,18 @@ describe('a chain that somebody touched', () => {
       code: 1,
       stdout: expect.stringContaining('entries 1 to 5 are missing'),
     })
+  })
+
+  it('shows a start that the agent did not sign', async () => {
+    tamper(CHAIN, () => sealChain(CHAIN, [helloFact(AGENT, world.agentKey)]))
+    expect(await verify(CHAIN)).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('1 entry, 1 signed by agents'),
+    })
+    tamper(CHAIN, () =>
+      sealChain(CHAIN, [helloFact(AGENT, world.agentKey), helloFact(AGENT, createSigner())]),
+    )
+    expect((await verify(CHAIN)).stdout).toContain(`entry 2 holds what agent ${AGENT} did not sign`)
   })
 
   it('shows a report that the agent did not sign, and an agent whose key was exchanged', async () => {

@@ -197,5 +197,5 @@ async function explain(cli: Cli, client: Client, builds: readonly Build[]): Prom
 }
 
 function hasEnded(build: Build): boolean {
-  return build.status !== 'queued' && build.status !== 'running'
+  return build.status === 'succeeded' || build.status === 'failed' || build.status === 'canceled'
 }

@@ -95,7 +95,7 @@ async function list(
   options: PageOptions & {
     install?: string | undefined
     component?: string | undefined
-    status?: JobView['status'] | undefined
+    status?: (typeof jobStatus.options)[number] | undefined
   },
 ): Promise<void> {
   const client = await cli.client()

@@ -6,14 +6,14 @@ import { between } from '../output/words.ts'
 
 type Step = RunView['steps'][number]
 
-const SIGNS: Record<Step['status'], string> = {
-  pending: '○',
-  active: '●',
-  succeeded: '✓',
-  failed: '✗',
-  canceled: '-',
-  skipped: '-',
-}
+const SIGNS: ReadonlyMap<Step['status'], string> = new Map([
+  ['pending', '○'],
+  ['active', '●'],
+  ['succeeded', '✓'],
+  ['failed', '✗'],
+  ['canceled', '-'],
+  ['skipped', '-'],
+])
 const DEEPEST = 5
 
 export interface Drawing {
@@ -54,7 +54,7 @@ export function stepsToName({ steps }: RunView): string {
 function renderStep(step: Step, label: string, drawing: Drawing): string {
   const { paint, now } = drawing
   const took = between(step.startedAt, step.finishedAt, now).padStart(6)
-  const start = `  ${SIGNS[step.status]} ${label}  ${step.status.padEnd(9)} ${took}`
+  const start = `  ${SIGNS.get(step.status) ?? '?'} ${label}  ${step.status.padEnd(9)} ${took}`
   const words = stepWords(step)
   const shown = drawing.width === undefined ? start : clipTo(start, drawing.width)
   const room = drawing.width === undefined ? words.length : drawing.width - textWidth(shown) - 2

@@ -1,15 +1,14 @@
-import type { Asked, PlanResult } from '@tenon/protocol'
+import type { Asked, PlanView } from '@tenon/protocol'
 import type { Ahead } from '../follow/ahead-of.ts'
 import { plain } from './clean.ts'
 import type { Paint } from './paint.ts'
 
-const SIGNS: Record<PlanResult['changes'][number]['action'], string> = {
-  create: '+',
-  update: '~',
-  replace: '±',
-  delete: '-',
-  read: '?',
-}
+const SIGNS: ReadonlyMap<PlanView['changes'][number]['action'], string> = new Map([
+  ['create', '+'],
+  ['update', '~'],
+  ['replace', '±'],
+  ['delete', '-'],
+])
 const LONGEST_VALUE = 400
 
 export function renderAhead(ahead: Ahead, paint: Paint): string[] {
@@ -17,12 +16,12 @@ export function renderAhead(ahead: Ahead, paint: Paint): string[] {
 }
 
 /** A plan as lines: each change with what differs, then what policies say, then the sum. */
-function renderPlan(plan: PlanResult, paint: Paint): string[] {
+function renderPlan(plan: PlanView, paint: Paint): string[] {
   const { create, update, delete: gone } = plan.counts
   const lines = plan.changes.flatMap(({ action, address, before, after }) => {
     const color = action === 'create' ? paint.green : action === 'delete' ? paint.red : paint.yellow
     return [
-      color(`${SIGNS[action]} ${plain(address)}`),
+      color(`${SIGNS.get(action) ?? '?'} ${plain(address)}`),
       ...(before === undefined ? [] : [paint.dim(`    - ${valueText(before)}`)]),
       ...(after === undefined ? [] : [paint.dim(`    + ${valueText(after)}`)]),
     ]

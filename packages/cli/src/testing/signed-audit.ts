@@ -3,6 +3,7 @@ import {
   headStatement,
   keyStatement,
   sealEntry,
+  signDocument,
   signingBytes,
   signKeyEnd,
   type AuditFact,
@@ -73,6 +74,16 @@ export function fact(n: number, changes: Partial<AuditFact> = {}): AuditFact {
     details: { n },
     ...changes,
   }
+}
+
+/** What an agent said at its start, signed by it. */
+export function helloFact(agentId: string, key: Signer): AuditFact {
+  const hello = signDocument('agent-hello/2', { agentId, bootCounter: 1, laterField: [] }, '', key.sign)
+  return fact(0, {
+    actor: { type: 'agent', id: agentId },
+    action: 'agent.connected',
+    details: { bootCounter: 1, hello: { ...hello } },
+  })
 }
 
 /** What an agent reported about a job, signed by it. */

@@ -112,8 +112,10 @@ export const installRoutes = {
     path: '/api/v1/installs/:ref/join-token',
     tag: 'installs',
     permission: OPERATE,
+    // Whoever replaces a customer's agent is given the secrets that are sealed from then on.
+    elevated: { permission: 'administer', when: 'the install has or had an agent, which the token replaces' },
     subject: 'install:ref',
-    summary: 'A one-time token for the install’s agent; one that replaces an agent takes an owner.',
+    summary: 'A one-time token for the install’s agent.',
     params: byRef,
     response: z.object({
       joinToken: z.string(),

@@ -19,6 +19,8 @@ export const SUBJECTS = {
   /** Of the app, where the job is one of a build. */
   'install:job': { kind: 'install', param: 'id' },
   'install:chain': { kind: 'install', param: 'chain' },
+  /** Of no install, where it is an agent of the vendor's. */
+  'install:agent': { kind: 'install', param: 'id' },
 } as const satisfies Record<string, { kind: SubjectKind; param: string | null }>
 export type Subject = keyof typeof SUBJECTS
 
@@ -29,6 +31,8 @@ export interface Route {
   summary: string
   tag: string
   permission: Permission
+  /** What it takes besides where the call turns out to do more, which only its handler can tell. */
+  elevated?: { permission: Permission; when: string }
   subject: Subject
   params: z.ZodObject
   query: z.ZodObject
@@ -41,7 +45,11 @@ export interface Route {
 
 const none = z.strictObject({})
 
-type Given<R> = Pick<Route, 'method' | 'path' | 'summary' | 'tag' | 'permission' | 'subject' | 'media'> & R
+type Given<R> = Pick<
+  Route,
+  'method' | 'path' | 'summary' | 'tag' | 'permission' | 'elevated' | 'subject' | 'media'
+> &
+  R
 
 /** Fills in what a route does not take, keeping the exact types of what it does. */
 export function route<

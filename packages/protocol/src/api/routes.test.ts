@@ -6,7 +6,7 @@ import { routes } from './routes.ts'
 
 const all = Object.entries<Route>(routes)
 
-/** What paths are about; the rest is the server's own, or one audit chain. `POST /installs` makes one of an app. */
+/** What paths are about; the rest is the server's own. `POST /installs` makes one of an app. */
 const ABOUT: [start: string, kinds: string[]][] = [
   ['/api/v1/installs/', ['install']],
   ['/api/v1/installs', ['install', 'app']],
@@ -16,6 +16,9 @@ const ABOUT: [start: string, kinds: string[]][] = [
   ['/api/v1/builds', ['app']],
   ['/api/v1/artifacts', ['app']],
   ['/api/v1/registry/logins', ['app']],
+  ['/api/v1/agents/join-token', ['none']],
+  ['/api/v1/agents', ['install']],
+  ['/api/v1/audit', ['install']],
 ]
 
 /** They change nothing but what the caller has to read with. */
@@ -41,7 +44,7 @@ describe('the route table', () => {
   it.each(all)('%s names what it is about, and the parameter that leads there', (_, r) => {
     const { kind, param } = SUBJECTS[r.subject]
     expect([null, ...Object.keys(r.params.shape)]).toContain(param)
-    const ofPath = ABOUT.find(([start]) => r.path.startsWith(start))?.[1] ?? ['none', 'install']
+    const ofPath = ABOUT.find(([start]) => r.path.startsWith(start))?.[1] ?? ['none']
     expect(ofPath).toContain(kind)
   })
 
@@ -70,6 +73,35 @@ describe('the route table', () => {
     for (const output of outputs) expect(z.toJSONSchema(output, { io: 'output' }).type).toBe('object')
   })
 })
+
+/** Answers with a list that no later version adds to, and why. */
+const CLOSED: { [place: string]: string } = {
+  'apps.version.app': 'what the vendor wrote, whole or not at all: somebody syncs it again',
+}
+
+describe('what the API answers', () => {
+  it.each(all)('%s takes states, kinds and roles of a later server', (name, { response }) => {
+    const closed = response instanceof z.ZodType ? listsOf(response, name) : []
+    const isExcepted = (place: string) => Object.keys(CLOSED).some((start) => place.startsWith(start))
+    expect(closed.filter((place) => !isExcepted(place))).toEqual([])
+  })
+})
+
+/** Pure: where in a schema a value outside of a closed list would be refused. */
+function listsOf(schema: z.ZodType, place: string): string[] {
+  const within = (inner: unknown, key = '') => listsOf(inner as z.ZodType, `${place}${key}`)
+  if (schema instanceof z.ZodEnum) return [place]
+  if (schema instanceof z.ZodObject)
+    return Object.entries(schema.shape).flatMap(([key, field]) => within(field, `.${key}`))
+  if (schema instanceof z.ZodArray) return within(schema.element)
+  if (schema instanceof z.ZodRecord) return within(schema.valueType)
+  if (schema instanceof z.ZodUnion) return schema.options.flatMap((one) => within(one))
+  if (schema instanceof z.ZodPipe) return within(schema.in)
+  const isWrapped = schema instanceof z.ZodNullable || schema instanceof z.ZodOptional
+  if (isWrapped || schema instanceof z.ZodExactOptional || schema instanceof z.ZodDefault)
+    return within(schema.unwrap())
+  return []
+}
 
 describe('the error codes', () => {
   it('each have an HTTP status of an error', () => {

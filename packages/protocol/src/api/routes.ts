@@ -2,7 +2,7 @@ import { AGENT_ROLES, PRINCIPAL_KINDS, USER_ROLES } from '@tenon/core'
 import { z } from 'zod'
 import { signedText } from '../enrol.ts'
 import { keyLink } from '../enrol.ts'
-import { buildableName, digest, id, name, text } from '../scalars.ts'
+import { buildableName, digest, id, name, openValue, text } from '../scalars.ts'
 import { app } from './app.ts'
 import { artifactRoutes } from './artifact-routes.ts'
 import { installRoutes } from './install-routes.ts'
@@ -29,7 +29,7 @@ export const routes = {
       you: z.object({
         tokenId: id,
         name: z.string(),
-        role: z.enum(USER_ROLES),
+        role: openValue(USER_ROLES),
         principal: view.who.nullable().default(null),
       }),
     }),
@@ -202,7 +202,7 @@ export const routes = {
     path: '/api/v1/agents',
     tag: 'agents',
     permission: READ,
-    subject: 'none',
+    subject: 'installs',
     summary: 'Agents and their connection.',
     query: page,
     response: listOf(view.agentView),
@@ -225,7 +225,7 @@ export const routes = {
     path: '/api/v1/agents/:id',
     tag: 'agents',
     permission: ADMINISTER,
-    subject: 'none',
+    subject: 'install:agent',
     summary: 'End an agent’s identity at once.',
     params: byId('agent'),
     response: view.agentView,
@@ -236,7 +236,7 @@ export const routes = {
     path: '/api/v1/audit',
     tag: 'audit',
     permission: READ,
-    subject: 'none',
+    subject: 'installs',
     summary: 'Every audit chain with its signed head.',
     response: z.object({
       chains: z.array(view.signedHead),

@@ -1,7 +1,7 @@
 import { AGENT_ROLES, APPROVAL_OPTIONS, JOB_END_REASONS, JOB_KINDS, RUN_KINDS, USER_ROLES } from '@tenon/core'
 import { z } from 'zod'
 import { jobOutputs } from '../channel.ts'
-import { planResult } from '../plan-result.ts'
+import { planChange, planResult, policyFinding } from '../plan-result.ts'
 import { buildableName, digest, id, jsonObject, name, openValue, partName, timestamp } from '../scalars.ts'
 
 /** What the API shows. Statuses are the words of `core/states.ts`. */
@@ -16,12 +16,19 @@ export const waiting = z.object({
 export const who = z.object({ kind: z.string(), id: z.string(), name: z.string() })
 export type Who = z.infer<typeof who>
 
+/** What a plan found, for people: what is decided by it is decided by `planResult`, whose lists are closed. */
+export const planView = planResult.extend({
+  changes: z.array(planChange.extend({ action: openValue(planChange.shape.action.options) })),
+  findings: z.array(policyFinding.extend({ outcome: openValue(policyFinding.shape.outcome.options) })),
+})
+export type PlanView = z.infer<typeof planView>
+
 export const tokenView = z.object({
   id,
   name: z.string(),
   /** Whose it is. */
   principal: who.nullable().default(null),
-  role: z.enum(USER_ROLES),
+  role: openValue(USER_ROLES),
   createdAt: timestamp,
   expiresAt: timestamp.nullable(),
   revokedAt: timestamp.nullable(),
@@ -54,7 +61,7 @@ export const buildView = z.object({
   appVersion: z.int(),
   /** `action:NAME` for an action. */
   component: buildableName,
-  status: z.enum(['queued', 'running', 'succeeded', 'failed', 'canceled']),
+  status: openValue(['queued', 'running', 'succeeded', 'failed', 'canceled']),
   jobId: id.nullable(),
   artifact: digest.nullable(),
   message: z.string(),
@@ -62,7 +69,7 @@ export const buildView = z.object({
   finishedAt: timestamp.nullable(),
 })
 
-export const installStatus = z.enum([
+const installStatus = openValue([
   'new',
   'provisioning',
   'active',
@@ -77,7 +84,7 @@ export const installView = z.object({
   app: name,
   sandbox: z.string(),
   status: installStatus,
-  approval: z.enum(APPROVAL_OPTIONS),
+  approval: openValue(APPROVAL_OPTIONS),
   /** Without the sensitive ones, which the server does not have. */
   inputs: jsonObject,
   toggles: z.record(z.string(), z.boolean()),
@@ -100,7 +107,7 @@ export const installView = z.object({
       deployedAt: timestamp.nullable(),
       outputs: jobOutputs,
       /** What a deploy would change of what is there though nobody decided it; null when nothing. */
-      drift: z.object({ since: timestamp, jobId: id, plan: planResult }).nullable(),
+      drift: z.object({ since: timestamp, jobId: id, plan: planView }).nullable(),
     }),
   ),
   activeRun: id.nullable(),
@@ -125,7 +132,7 @@ export const stepView = z.object({
   kind: z.string(),
   component: z.string().nullable(),
   dependsOn: z.array(z.string()),
-  status: z.enum(['pending', 'active', 'succeeded', 'failed', 'canceled', 'skipped']),
+  status: openValue(['pending', 'active', 'succeeded', 'failed', 'canceled', 'skipped']),
   jobId: id.nullable(),
   message: z.string(),
   action: z.string().nullable(),
@@ -133,7 +140,7 @@ export const stepView = z.object({
   /** When it is tried again by itself. */
   notBefore: timestamp.nullable(),
   /** What a plan step found; its changes are in the result of its job. */
-  plan: planResult.omit({ changes: true, isCut: true }).nullable(),
+  plan: planView.omit({ changes: true, isCut: true }).nullable(),
   /** What an approval is about whose component makes no plans. */
   asked: asked.nullable(),
   /** Of an approval: who made the run that asks. */
@@ -145,10 +152,10 @@ export const stepView = z.object({
 
 export const runView = z.object({
   id,
-  kind: z.enum(RUN_KINDS),
+  kind: openValue(RUN_KINDS),
   installId: id,
   install: name,
-  status: z.enum(['queued', 'active', 'succeeded', 'failed', 'canceled']),
+  status: openValue(['queued', 'active', 'succeeded', 'failed', 'canceled']),
   steps: z.array(stepView),
   waiting: z.array(waiting),
   /** The name of `creator`. */
@@ -186,10 +193,10 @@ export const jobStatus = z.enum([
 
 export const jobView = z.object({
   id,
-  kind: z.enum(JOB_KINDS),
-  status: jobStatus,
+  kind: openValue(JOB_KINDS),
+  status: openValue(jobStatus.options),
   fence: z.int(),
-  role: z.enum(AGENT_ROLES),
+  role: openValue(AGENT_ROLES),
   installId: id.nullable(),
   /** The install's name. */
   install: name.nullable().default(null),
@@ -217,11 +224,11 @@ export type JobView = z.infer<typeof jobView>
 
 export const agentView = z.object({
   id,
-  role: z.enum(AGENT_ROLES),
+  role: openValue(AGENT_ROLES),
   installId: id.nullable(),
   /** The install's name. */
   install: name.nullable().default(null),
-  status: z.enum(['enrolled', 'replaced', 'revoked']),
+  status: openValue(['enrolled', 'replaced', 'revoked']),
   connected: z.boolean(),
   lastSeenAt: timestamp.nullable(),
   version: z.string(),

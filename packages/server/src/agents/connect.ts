@@ -5,7 +5,6 @@ import {
   isSignedBy,
   signingBytes,
   type AgentRole,
-  type AuditFact,
   type AuditHead,
   type Reconciliation,
   type SignedDocument,
@@ -15,6 +14,7 @@ import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
 import { agentKeysOf } from './keys.ts'
+import { startFact } from './start-fact.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { chainOf } from '../audit/chains.ts'
 
@@ -80,7 +80,8 @@ async function openAll(context: Context, tx: Tx, openings: readonly Opening[]): 
     const agent = agents.get(opening.challenge.agentId)
     const refusal = refusalOf(context, tx, agent, opening)
     const sessionId = context.newId('session')
-    return refusal ?? { agent: agent!, hello: opening.hello, sessionId }
+    const { hello, signed } = opening
+    return refusal ?? { agent: agent!, hello, signed, sessionId }
   })
   const accepted = judged.filter((one): one is Accepted => 'agent' in one)
   const inventories = await settleInventories(
@@ -179,6 +180,7 @@ function isSameStart(agent: Agent, hello: AgentHello): boolean {
 interface Accepted {
   agent: Agent
   hello: AgentHello
+  signed: SignedDocument
   sessionId: string
 }
 
@@ -234,9 +236,11 @@ async function saveSessions(context: Context, tx: Tx, accepted: readonly Accepte
       ${column(({ hello }) => hello.features.join(' '))}::text[])
       as s(id, boot_counter, boot_id, session_id, version, slots, runtime, recipient, signature, features)
     where agent.id = s.id`.execute(tx.db)
-  for (const { agent, hello } of accepted) {
+  for (const { agent, hello, signed } of accepted) {
     tx.nudge(`agent:${agent.id}`)
-    if (!isSameStart(agent, hello)) tx.audit(chainOf(agent.install_id), startFact(agent, hello))
+    if (isSameStart(agent, hello)) continue
+    const start = { id: agent.id, isFirst: agent.boot_counter === 0 }
+    tx.audit(chainOf(agent.install_id), startFact(start, hello, signed))
   }
 }
 
@@ -244,20 +248,4 @@ function recipientHolds(agent: Agent, { recipient }: AgentHello): boolean {
   if (recipient === null) return false
   const statement = { agentId: agent.id, recipient: recipient.age }
   return verify(agent.public_key, signingBytes('agent-recipient/1', statement), recipient.signature)
-}
-
-function startFact(agent: Agent, hello: AgentHello): AuditFact {
-  return {
-    actor: { type: 'agent', id: agent.id },
-    action: agent.boot_counter === 0 ? 'agent.connected' : 'agent.superseded_earlier',
-    subject: { type: 'agent', id: agent.id },
-    outcome: 'ok',
-    manifestDigest: null,
-    details: {
-      bootCounter: hello.bootCounter,
-      version: hello.version,
-      runtime: hello.runtime.name,
-      confinement: hello.runtime.confinement,
-    },
-  }
 }

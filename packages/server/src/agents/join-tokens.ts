@@ -1,4 +1,3 @@
-import { authorize } from '../people/authority.ts'
 import { type Caller, actorOf } from '../people/actor.ts'
 import { formatJoinToken } from '@tenon/protocol'
 import type { AgentRole, AuditFact } from '@tenon/core'
@@ -59,7 +58,12 @@ export async function createJoinToken(
 const INSTALL_TOKEN_SECONDS = 3600
 
 /** For the agent of an install, also one that takes the place of another. */
-export async function createInstallToken(context: Context, install: { id: string }, caller: Caller) {
+export async function createInstallToken(
+  context: Context,
+  install: { id: string },
+  caller: Caller,
+  elevate: () => void,
+) {
   return transact(context, async (tx) => {
     const made = await createJoinToken(
       context,
@@ -67,8 +71,7 @@ export async function createInstallToken(context: Context, install: { id: string
       { role: 'install', installId: install.id, expiresInSeconds: INSTALL_TOKEN_SECONDS, mayReplace: true },
       actorOf(caller),
     )
-    // Whoever replaces a customer's agent is given the secrets that are sealed from then on.
-    if (made.replaces) authorize(caller, { permission: 'administer', subject: 'install:ref' })
+    if (made.replaces) elevate()
     return made
   })
 }

@@ -1,7 +1,7 @@
 import { USER_ROLES, type UserRole } from '@tenon/core'
 import { SUBJECTS, type Subject } from '@tenon/protocol'
 import { describe, expect, it } from 'vitest'
-import { authorize, mayCall, type Right } from '../people/authority.ts'
+import { authorize, authorizeElevated, mayCall, type Right } from '../people/authority.ts'
 
 const callerWith = (role: UserRole) => ({
   principal: { id: 'prn_1', kind: 'user' as const, name: 'anna' },
@@ -20,6 +20,20 @@ describe('a route', () => {
       expect(roles('operate', subject)).toEqual(['owner', 'operator'])
       expect(roles('administer', subject)).toEqual(['owner'])
     }
+  })
+
+  it('takes more where it says so, and is for nobody where it says nothing', () => {
+    const elevated = { permission: 'administer', when: 'it replaces an agent' } as const
+    const may = (role: UserRole, route: Parameters<typeof authorizeElevated>[1]) => {
+      try {
+        authorizeElevated(callerWith(role), route)
+        return true
+      } catch {
+        return false
+      }
+    }
+    expect(USER_ROLES.filter((role) => may(role, { subject: 'install:ref', elevated }))).toEqual(['owner'])
+    expect(USER_ROLES.filter((role) => may(role, { subject: 'install:ref' }))).toEqual([])
   })
 
   it.each([

@@ -10,6 +10,8 @@ type Out<T> = T extends z.ZodType ? z.output<T> : T extends 'bytes' ? AsyncItera
 export interface Call<N extends RouteName> {
   context: Context
   caller: Caller
+  /** Asks for what the route names as `elevated`, where the call does that; throws for who may not. */
+  elevate: () => void
   params: z.output<Routes[N]['params']>
   query: z.output<Routes[N]['query']>
   body: Out<Routes[N]['body']>

@@ -28,7 +28,7 @@ import { answerError, answerNotFound } from './answer-error.ts'
 import { appHandlers } from './apps.ts'
 import { artifactHandlers } from './artifacts.ts'
 import { authenticate } from './auth.ts'
-import { authorize } from '../people/authority.ts'
+import { authorize, authorizeElevated } from '../people/authority.ts'
 import { deployHandlers } from './deploys.ts'
 import { serveDocs } from './docs.ts'
 import type { Call, Handlers } from './handler.ts'
@@ -134,6 +134,7 @@ function addRoute(app: FastifyInstance, context: Context, rights: Rights, name: 
       const call = {
         context,
         caller,
+        elevate: () => authorizeElevated(caller, route),
         params: request.params,
         query: request.query,
         body: request.body,

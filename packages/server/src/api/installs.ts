@@ -35,8 +35,8 @@ export const installHandlers = {
     const install = await findInstall(context.db, params.ref)
     return requireRun(context.db, await tearDown(context, install, body.components, caller))
   },
-  'installs.joinToken': async ({ context, params, caller }) =>
-    createInstallToken(context, await findInstall(context.db, params.ref), caller),
+  'installs.joinToken': async ({ context, params, caller, elevate }) =>
+    createInstallToken(context, await findInstall(context.db, params.ref), caller, elevate),
   'installs.recipient': async ({ context, params }) =>
     recipientOf(context, await findInstall(context.db, params.ref)),
   'installs.update': async ({ context, params, body, caller }) => {

@@ -13,6 +13,7 @@ export interface OpenApi {
 
 interface Operation extends Record<string, unknown> {
   operationId?: string
+  description?: string
   requestBody?: Content & { required?: boolean; description?: string }
   responses?: Record<string, Content & { description?: string }>
 }
@@ -53,7 +54,12 @@ function completed(operation: Operation): Operation {
   for (const [status, codes] of errorsOf(route))
     responses[status] = { description: codes.join(', '), content: { 'application/json': { schema: ERROR } } }
   const body = { required: true, content: { 'application/octet-stream': { schema: BYTES } } }
-  return { ...operation, ...(route.body === 'bytes' ? { requestBody: body } : {}), responses }
+  const description = `Takes the permission ${permissionOf(route)}.`
+  return { ...operation, description, ...(route.body === 'bytes' ? { requestBody: body } : {}), responses }
+}
+
+function permissionOf({ permission, elevated }: Route): string {
+  return elevated ? `${permission}; where ${elevated.when}, ${elevated.permission}` : permission
 }
 
 const ALWAYS = [400, 401, 403, 429, 500, 503]

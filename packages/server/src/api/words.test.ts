@@ -205,6 +205,7 @@ describe('jobs and agents', () => {
 })
 
 interface Described {
+  description?: string
   requestBody?: { content: Record<string, unknown> }
   parameters?: { name: string }[]
   responses: Record<string, { content?: Record<string, { schema: unknown }> }>
@@ -254,6 +255,22 @@ describe('the description of the API', () => {
       ) as string,
       content: { 'text/event-stream': { schema: { type: 'string' } } },
     })
+  })
+
+  it('names the permission that each route takes, and what a call takes that does more', async () => {
+    const { of } = await described()
+    for (const [name, { permission }] of Object.entries<Route>(routes))
+      expect(of.get(name)!.description).toContain(`Takes the permission ${permission}`)
+    expect(of.get('installs.joinToken')!.description).toMatch(
+      /operate; where the install has .+, administer\./,
+    )
+  })
+
+  it('lists the values of a list that later servers add to', async () => {
+    const { of } = await described()
+    expect(JSON.stringify(of.get('agents.revoke')!.responses['200'])).toContain(
+      '"examples":["enrolled","replaced","revoked"]',
+    )
   })
 
   it('shows an id of the right kind on each route', async () => {

@@ -125,6 +125,20 @@ describe('an agent that is newer', () => {
     await agent.close()
   })
 
+  it.each([
+    ['job.key_rotated', JSON.stringify({ type: 'job.key_rotated' })],
+    ['log2.open', JSON.stringify({ type: 'log2.open', stream: 1 })],
+    ['binary.9', encodeBulk({ kind: 9, stream: 1, offset: 0, payload: new Uint8Array(1) })],
+    ['binary.200', new Uint8Array([200])],
+  ])('hears of %s that it is not known, and goes on', async (name, data) => {
+    const agent = await idleAgent(tenant)
+    agent.sendRaw(data)
+    expect(await agent.next('unsupported')).toMatchObject({ frame: name, code: 'unknown_frame' })
+    agent.sendRaw(JSON.stringify(heartbeat))
+    await agent.next('heartbeat.ack')
+    await agent.close()
+  })
+
   it('speaks the newest version that both know', async () => {
     const agent = await idleAgent(tenant, { wire: { min: 2, max: 99 }, features: ['levitate'] })
     expect(agent.isOpen()).toBe(true)
@@ -144,11 +158,7 @@ describe('after the handshake', () => {
     ['an id that is none', JSON.stringify({ ...startedFrame(job), jobId: "'; drop table job" }), 'bad_frame'],
     ['a time that no calendar has', JSON.stringify({ ...startedFrame(job), at: 'yesterday' }), 'bad_frame'],
     ['a frame past the limit', `"${'x'.repeat(MAX_CONTROL_FRAME + 10)}"`, 'too_large'],
-    [
-      'a binary frame of another kind',
-      encodeBulk({ kind: 9, stream: 1, offset: 0, payload: new Uint8Array(1) }),
-      'bad_frame',
-    ],
+    ['a binary frame that is too short', new Uint8Array([BULK_LOG, 0]), 'bad_frame'],
   ])('%s ends the connection with a code', async (_, data, code) => {
     const agent = await idleAgent(tenant)
     agent.sendRaw(data)

@@ -4,6 +4,7 @@ import {
   agentFrame,
   agentHello,
   agreeOnWire,
+  binaryName,
   BULK_LOG,
   decodeBulk,
   describeDisagreement,
@@ -247,8 +248,10 @@ export class Connection {
   }
 
   #takeBulk(data: Buffer): void {
+    const [kind] = data
+    if (this.#session && kind !== undefined && kind !== BULK_LOG) return this.#unsupported(binaryName(kind))
     const frame = decodeBulk(data)
-    if (!this.#session || !frame || frame.kind !== BULK_LOG)
+    if (!this.#session || !frame)
       return this.reject('bad_frame', 'this is no binary frame of the agent channel')
     const sink = this.#session.sinks.get(frame.stream)
     if (sink && !sink.write(frame.offset, frame.payload))
@@ -279,6 +282,7 @@ function readFrame(data: Buffer): { frame: AgentFrame } | { unknown: string } | 
   const frame = agentFrame.safeParse(value).data
   if (frame) return { frame }
   const { type } = (value ?? {}) as { type?: unknown }
-  const isUnknown = typeof type === 'string' && /^[a-z][a-z.-]{0,63}$/.test(type) && !AGENT_FRAMES.has(type)
+  const isUnknown =
+    typeof type === 'string' && /^[a-z][a-z0-9_.-]{0,63}$/.test(type) && !AGENT_FRAMES.has(type)
   return isUnknown ? { unknown: type } : undefined
 }

@@ -1,4 +1,6 @@
 import {
+  agentKeys,
+  agentWordOf,
   emptyHead,
   extendPinnedKeys,
   parseEntry,
@@ -48,18 +50,25 @@ export async function auditOf(
     .map((entry) => `${entry.action} ${entry.outcome}`)
 }
 
-/** Every problem of every chain, found the way a customer would: entries, signed heads, the server's keys. */
+/** Every problem of every chain, found the way a customer would: entries, agents' words, signed heads, the server's keys. */
 export async function auditProblems(server: Pick<TestServer, 'client' | 'context'>): Promise<object[]> {
   await entriesOf(server, 'server')
-  const { chains } = await server.client.call('audit.chains', {})
+  const { chains, agents } = await server.client.call('audit.chains', {})
+  const keysOf = new Map(
+    agents.map((a) => [a.agentId, agentKeys(a.agentId, a.publicKey, a.keyChanges, verify)]),
+  )
   const { keys } = await server.client.call('server.info', {})
   const root = keys.find((link) => link.signedBy === null)!
   const pinned = extendPinnedKeys(new Map([[root.keyId, root.publicKey]]), keys, verify)
+  const isForged = ({ body }: SealedEntry) => {
+    const word = agentWordOf(parseEntry(body) as AuditEntry)
+    return word && !keysOf.get(word.agentId)?.some((key) => verify(key, word.bytes, word.signature))
+  }
   const problems: object[] = []
   for (const head of chains) {
     const entries = await entriesOf(server, head.chain)
     const verified = verifyEntries(emptyHead(head.chain), entries, sha256)
-    problems.push(...verified.problems)
+    problems.push(...verified.problems, ...entries.filter(isForged).map(({ body }) => ({ forged: body })))
     const hashAt = (seq: number) => entries[seq - 1]?.hash
     const end = verifyHead(verified.head, head, hashAt)
     const signature = verifySignedHead(head, pinned, verify)

@@ -20,7 +20,7 @@ export interface JobFolder {
   temporary: string
 }
 
-const recordSchema = z.object({
+export const recordSchema = z.object({
   jobId: z.string(),
   fence: z.number(),
   confinement: z.string(),

@@ -15,7 +15,7 @@ export interface JobFolder {
   stop: string
 }
 
-const recordSchema = z.object({
+export const recordSchema = z.object({
   jobId: z.string(),
   fence: z.number(),
   confinement: z.string(),

@@ -15,7 +15,7 @@ export interface JobFolder {
   run: string
 }
 
-const recordSchema = z.object({
+export const recordSchema = z.object({
   jobId: z.string(),
   fence: z.number(),
   command: z.array(z.string()),
