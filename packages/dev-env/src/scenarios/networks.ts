@@ -2,6 +2,7 @@ import { keptManifest, type ComponentHealth, type ComponentSettings } from '@ten
 import { terraformEngines } from '@tenon/plugins/testing/tools'
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
+import { networkInterfaces } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { Scenario } from '../scenario.ts'
 import type { Stage } from '../stage.ts'
@@ -62,6 +63,19 @@ const serving = (stage: Stage) => {
   }
   const given = `printf '%s' '${JSON.stringify(outputs)}' > "$TENON_OUT/outputs.json"`
   return `[ "$TENON_COMPONENT" = web ] && { ${given}; exit; }`
+}
+
+/** Where the machine has an address that is no loopback, nothing of the job's own answers there. */
+const elsewhere = ({ server }: Stage): ComponentHealth['probes'] => {
+  const { port } = new URL(server.url)
+  const addresses = Object.values(networkInterfaces()).flatMap((each) => each ?? [])
+  const found = addresses.find(({ family, internal }) => family === 'IPv4' && !internal)
+  if (found === undefined) return []
+  const place = `${found.address}:${port}`
+  return [
+    { name: 'named', type: 'http', url: `http://${place}/healthz` },
+    { name: 'named port', type: 'tcp', url: place },
+  ]
 }
 
 const READS = `node -e '
@@ -135,15 +149,17 @@ export const networks: Scenario[] = [
     },
   },
   {
-    name: 'probes of a job with a closed network reach the service that an output names',
+    name: 'probes of a job with a closed network reach what they name, and the service that an output names',
     absent: withoutEngine,
+    server: { TENON_HOST: '0.0.0.0' },
     app: {
       web: {},
       api: {
         needs: ['web'],
         module: MODULE,
-        settings: () =>
+        settings: (stage) =>
           probing(
+            ...elsewhere(stage),
             { name: 'front', type: 'http', url: '{{ .nuon.components.web.outputs.url }}' },
             { name: 'port', type: 'tcp', url: 'tcp://{{ .nuon.components.web.outputs.place }}' },
           ),

@@ -42,6 +42,16 @@ describe('the probes of what has died', () => {
     expect(problem).toBe(`the probe front failed: ${url} answers 503`)
   })
 
+  it('are good with a connection, for tcp', async () => {
+    const { url, server } = await serverThatHangs()
+    const at = `tcp://${new URL(url).host}`
+    const hasty = { patienceMs: 0, cwd: '/' }
+    expect(await waitForHealth(context(), healthOf('tcp', at), hasty)).toBeUndefined()
+    await new Promise((done) => server.close(done))
+    const refused = await waitForHealth(context(), healthOf('tcp', at), hasty)
+    expect(refused).toMatch(/^the probe front failed: tcp:.* refuses a connection: .*ECONNREFUSED/)
+  })
+
   it('end with the job that is canceled, and so does the watching', async () => {
     const { url, asked } = await serverThatHangs()
     const stop = new AbortController()
