@@ -118,7 +118,7 @@ class RunningAgent implements Agent {
     const send = (frame: AgentFrame) => channel?.send(frame) ?? false
     const description = await describeRuntime(runtime, config, this.#log)
     const { confinement } = description
-    const ground = { socket, secure, egress, confinement }
+    const ground = { socket, secure, egress, confinement, store: secrets?.store }
     const parts = this.#assemble(identity, journal, state, ground, send, () => channel)
     const { runner, events, credentials } = parts
     this.#cleanups.push(
@@ -206,7 +206,7 @@ class RunningAgent implements Agent {
     identity: Identity,
     journal: Journal<JournalEntry>,
     state: JournalState,
-    api: { socket: string; secure: SecureApi | undefined; egress: Egress; confinement: string },
+    api: JobGround,
     send: (frame: AgentFrame) => boolean,
     channel: () => Channel | undefined,
   ) {
@@ -254,6 +254,7 @@ class RunningAgent implements Agent {
         egress: api.egress.settings,
         remoteApi: api.secure && { url: api.secure.url, ca: api.secure.certificate.cert },
       },
+      store: api.store,
       givenKey: identity.journalKey,
       maxLogBytes: config.maxLogBytes,
       onFatal: (error) => this.#fail(error),
@@ -381,6 +382,15 @@ class RunningAgent implements Agent {
       await cleanup().catch((error: unknown) => this.#log.warn({ err: error }, 'a part did not end well'))
     }
   }
+}
+
+/** What jobs stand on. */
+interface JobGround {
+  socket: string
+  secure: SecureApi | undefined
+  egress: Egress
+  confinement: string
+  store: InstallStore | undefined
 }
 
 interface SecureApi {

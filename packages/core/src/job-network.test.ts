@@ -9,6 +9,10 @@ describe('a limit on the network of jobs', () => {
     expect(narrowNetwork({ mode: 'open', names: [] }, 'egress')).toEqual({ mode: 'egress', names: [] })
   })
 
+  it('to the cluster leaves no declared name', () => {
+    expect(narrowNetwork(egress, 'cluster')).toEqual({ mode: 'cluster', names: [] })
+  })
+
   it('adds nothing', () => {
     expect(narrowNetwork(egress, 'open')).toEqual(egress)
     expect(narrowNetwork({ mode: 'internal', names: [] }, 'cluster')).toEqual({ mode: 'internal', names: [] })

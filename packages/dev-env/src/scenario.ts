@@ -13,6 +13,8 @@ export interface ScenarioComponent {
   needs?: string[]
   sync?: Behaviour
   deploy?: Behaviour
+  /** Instead of a script: the main.tf of a module, for an agent whose jobs are processes; it takes a `script` of the scenario. */
+  module?: string
   limits?: { timeoutSeconds?: number; graceSeconds?: number }
   settings?: (stage: Stage) => ComponentSettings
 }
@@ -67,7 +69,14 @@ export async function playScenario(scenario: Scenario, ground: Ground): Promise<
     await stage.begin(scenario.ownPostgres ? undefined : ground.template)
     if (scenario.ownPostgres) await buildApp(stage.world, stage.server)
     if (scenario.script) {
-      const app = { names: Object.keys(scenario.app), deploy: scenario.script(stage) }
+      const modules = Object.entries(scenario.app).flatMap(([name, { module }]) =>
+        module === undefined ? [] : [[name, module] as const],
+      )
+      const app = {
+        names: Object.keys(scenario.app),
+        deploy: scenario.script(stage),
+        modules: Object.fromEntries(modules),
+      }
       await buildApp(stage.world, stage.server, app)
     }
     await stage.openWire()
@@ -92,16 +101,19 @@ export async function createInstall(
   app: Scenario['app'],
   install: string = INSTALL,
 ): Promise<void> {
-  const components = Object.entries(app).map(([name, { needs = [], sync, deploy, limits, settings }]) => ({
-    name,
-    type: 'script',
-    dependencies: needs,
-    config: {
-      fake: { sync: behave(stage, name, sync), deploy: behave(stage, name, deploy) },
-      ...(limits ? { limits } : {}),
-    },
-    ...(settings ? { settings: settings(stage) } : {}),
-  }))
+  const components = Object.entries(app).map(([name, given]) => {
+    const { needs = [], sync, deploy, limits, settings, module } = given
+    return {
+      name,
+      type: module === undefined ? 'script' : 'terraform_module',
+      dependencies: needs,
+      config: {
+        fake: { sync: behave(stage, name, sync), deploy: behave(stage, name, deploy) },
+        ...(limits ? { limits } : {}),
+      },
+      ...(settings ? { settings: settings(stage) } : {}),
+    }
+  })
   const unknown = components.find(({ name }) => !COMPONENTS.includes(name))
   if (unknown) throw new Error(`${unknown.name} is no component of the template`)
   await stage.client.call('apps.sync', {

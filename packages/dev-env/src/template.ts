@@ -57,23 +57,33 @@ export async function makeTemplate(options: Dists & { clusterUrl: string }): Pro
 export async function buildApp(
   world: World,
   server: ServerHandle,
-  { names = COMPONENTS, deploy = 'exit 0' }: { names?: string[]; deploy?: string } = {},
+  { names = COMPONENTS, deploy = 'exit 0', modules = {} }: BuiltApp = {},
 ): Promise<void> {
   const { client } = server
-  const source = join(world.folder('source'), 'web')
-  mkdirSync(source, { recursive: true })
-  for (const [script, lines] of Object.entries({ deploy, destroy: 'exit 0', status: 'exit 0' }))
-    writeFileSync(join(source, `${script}.sh`), `#!/bin/sh\n${lines}\n`, { mode: 0o755 })
+  const scripts = Object.entries({ deploy, destroy: 'exit 0', status: 'exit 0' }).map(
+    ([script, lines]) => [`${script}.sh`, `#!/bin/sh\n${lines}\n`] as const,
+  )
   const agent = await world.startAgent(server, { name: 'build-agent', role: 'build' })
   try {
-    const components = names.map((name) => ({ name, type: 'script', dependencies: [], config: {} }))
+    const components = names.map((name) => ({
+      name,
+      type: modules[name] === undefined ? 'script' : 'terraform_module',
+      dependencies: [],
+      config: {},
+    }))
     await client.call('apps.sync', {
       body: { app: { name: APP, displayName: 'Shop', description: '', components } },
     })
-    const { digest } = await client.call('sources.put', { body: await packFolder(source) })
+    const sourced = []
+    for (const name of names) {
+      const module = modules[name]
+      const folder = writeSource(world, name, module === undefined ? scripts : [['main.tf', module]])
+      const { digest } = await client.call('sources.put', { body: await packFolder(folder) })
+      sourced.push({ name, source: digest })
+    }
     const { builds } = await client.call('builds.create', {
       params: { ref: APP },
-      body: { components: names.map((name) => ({ name, source: digest })) },
+      body: { components: sourced },
     })
     for (const { id } of builds) {
       const ended = await until(
@@ -90,6 +100,21 @@ export async function buildApp(
   } finally {
     await agent.stop()
   }
+}
+
+interface BuiltApp {
+  names?: string[]
+  /** The deploy.sh of its scripts. */
+  deploy?: string
+  /** The main.tf of those that are modules. */
+  modules?: Readonly<Record<string, string>>
+}
+
+function writeSource(world: World, name: string, files: (readonly [name: string, text: string])[]): string {
+  const folder = join(world.folder('source'), name)
+  mkdirSync(folder, { recursive: true })
+  for (const [file, text] of files) writeFileSync(join(folder, file), text, { mode: 0o755 })
+  return folder
 }
 
 async function administer(clusterUrl: string, statement: string): Promise<void> {

@@ -1,15 +1,18 @@
 import type { JobNetwork } from '@tenon/core'
 import { describe, expect, it } from 'vitest'
 import { decideEgress, targetsIn } from './decide.ts'
+import { mayProbe } from './network.ts'
 
 const rules = (network: JobNetwork) => ({
   network,
   registryUrl: 'http://127.0.0.1:5000',
   serverUrl: 'https://tenon.example.com',
   clusters: [{ host: '10.0.0.1', port: 6443 }],
+  mayProbe: mayProbe(network, undefined),
 })
-const decide = (asked: string, network: JobNetwork, outputs: string[] = []) => {
-  const verdict = decideEgress(asked, rules(network), targetsIn(outputs))
+const decide = (asked: string, network: JobNetwork, outputs: string[] = [], probes: string[] = []) => {
+  const declared = { outputs: targetsIn(outputs), probes: targetsIn(probes) }
+  const verdict = decideEgress(asked, rules(network), declared)
   return verdict.ok ? (verdict.mayBeSpecial ? 'as it is' : 'yes') : verdict.code
 }
 const internal: JobNetwork = { mode: 'internal', names: [] }
@@ -68,6 +71,36 @@ describe('where a job may be connected to', () => {
     expect(decide('169.254.169.254:80', network, outputs)).toBe('yes')
     expect(decide('127.0.0.1:8080', network, ['http://127.0.0.1:8080'])).toBe('as it is')
     expect(decide('db.example.com:443', internal, outputs)).toBe('network_refused')
+  })
+
+  it('is what its probes ask, but nothing of this machine that no output names', () => {
+    const probes = [
+      'http://web.apps.svc/health',
+      'tcp://10.0.0.9:5432',
+      'http://169.254.169.254',
+      '127.0.0.1:22',
+    ]
+    for (const network of [cluster, egress('server')]) {
+      expect(decide('web.apps.svc:80', network, [], probes)).toBe('yes')
+      expect(decide('10.0.0.9:5432', network, [], probes)).toBe('yes')
+      expect(decide('10.0.0.9:5433', network, [], probes)).toBe('network_refused')
+      // Not as it is: what dials refuses it.
+      for (const special of ['169.254.169.254:80', '127.0.0.1:22'])
+        expect(decide(special, network, [], probes)).toBe('yes')
+      expect(decide('127.0.0.1:22', network, ['127.0.0.1:22'], probes)).toBe('as it is')
+      expect(decide('169.254.169.254:80', network, ['http://169.254.169.254'], probes)).toBe('yes')
+    }
+    expect(decide('web.apps.svc:80', internal, [], probes)).toBe('network_refused')
+  })
+
+  it.each([
+    ['internal', false],
+    ['cluster', false],
+    ['egress', true],
+    ['open', true],
+    [undefined, true],
+  ] as const)('where a customer leaves a kind of job %s, its probes count: %s', (limit, isLeft) => {
+    expect(mayProbe(cluster, limit)).toBe(isLeft)
   })
 
   it('is everything that is not this machine where nothing is declared', () => {

@@ -10,7 +10,17 @@ export interface EgressRules {
   serverUrl: string
   /** API servers that a job's kubeconfig names. */
   clusters: readonly Target[]
+  /** False where the customer leaves the job less than its probes need. */
+  mayProbe: boolean
 }
+
+/** What a manifest leaves to be found out, and the job cannot: see `findDeclared`. */
+export interface Declared {
+  outputs: readonly Target[]
+  probes: readonly Target[]
+}
+
+const NOTHING: Declared = { outputs: [], probes: [] }
 
 export type EgressRefusal = 'network_refused' | 'address_refused' | 'bad_target'
 
@@ -24,11 +34,11 @@ export type EgressVerdict =
     }
   | { ok: false; code: EgressRefusal; message: string; remedy: string }
 
-/** Pure: whether a job may be connected to `asked`; `outputs` are those of components that its manifest lets it read. */
+/** Pure: whether a job may be connected to `asked`. */
 export function decideEgress(
   asked: string,
   rules: EgressRules,
-  outputs: readonly Target[] = [],
+  { outputs, probes }: Declared = NOTHING,
 ): EgressVerdict {
   const target = parseTarget(asked)
   if (!target) return badTarget(asked)
@@ -42,8 +52,11 @@ export function decideEgress(
   const declared = network.mode === 'egress' && network.names.some((name) => isNamed(name, target))
   // A name that resolves to a special address was not declared as one.
   if (declared) return allowed(target, isSecure, isIP(target.host) !== 0)
-  const isOutput = network.mode === 'egress' && outputs.some((each) => isSame(each, target))
-  if (isOutput) return allowed(target, isSecure, isLoopback(target))
+  const isOutput = outputs.some((each) => isSame(each, target))
+  const isProbe = rules.mayProbe && probes.some((each) => isSame(each, target))
+  // An app has no say in what this machine's own addresses are; where they are services, an output tells of them.
+  if (isProbe || (isOutput && network.mode === 'egress'))
+    return allowed(target, isSecure, isOutput && isLoopback(target))
   return refused(target, rules)
 }
 

@@ -10,6 +10,11 @@ export function allowedNetwork(
   return narrowNetwork(network, limits?.[kind])
 }
 
+/** Pure: what a customer closes by name stays closed to probes, which an app declares. */
+export function mayProbe({ mode }: JobNetwork, limit: NetworkMode | undefined): boolean {
+  return mode !== 'internal' && limit !== 'internal' && limit !== 'cluster'
+}
+
 /** Pure: whether the job has a network of its own, out of which only the agent's relay leads. */
 export function isClosed({ mode, names }: JobNetwork): boolean {
   return mode === 'internal' || mode === 'cluster' || (mode === 'egress' && names.length > 0)

@@ -1,9 +1,12 @@
 import { once } from 'node:events'
 import http from 'node:http'
 import net from 'node:net'
+import type { Json, JobManifest } from '@tenon/core'
+import type { ComponentJobConfig } from '@tenon/protocol'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { pino } from 'pino'
 import { ApiWorld, socketOf, type ApiJob } from '../testing/api-world.ts'
+import { newId } from '../testing/contract-server.ts'
 import { createRelay, MAX_CONNECTIONS, type RelayedJob } from './relay.ts'
 
 let world: ApiWorld
@@ -31,6 +34,39 @@ afterAll(async () => {
   await world.close()
   registry.close()
 })
+
+function operationOf(component: string, dependencies: string[], urls: string[] = []) {
+  const digest = `sha256:${'0'.repeat(64)}`
+  const at = { type: 'script', status: 'deployed', buildId: newId('build'), varName: null }
+  const there = dependencies.map((name) => [name, { ...at, artifact: { repository: 'apps/shop', digest } }])
+  const probes = urls.map((url) => ({ name: '', type: 'http' as const, url }))
+  const config: ComponentJobConfig & { component: { fake: Json } } = {
+    component: { fake: { deploy: { untilReleased: true } } },
+    type: 'helm_chart',
+    install: { id: newId('install'), name: 'acme' },
+    app: { name: 'shop', version: 1 },
+    sandbox: { type: 'local', outputs: {} },
+    inputs: {},
+    sensitiveInputs: [],
+    secrets: [],
+    absentSecrets: {},
+    dependencies,
+    components: Object.fromEntries(there) as ComponentJobConfig['components'],
+    overrides: {},
+    health: { probes, blockDeploy: true, stabilizationSeconds: 0 },
+    policies: [],
+  }
+  const plugin = { name: 'helm_chart', repository: 'plugins/helm_chart', digest }
+  return {
+    operation: 'deploy',
+    plugin,
+    component,
+    artifacts: [],
+    approvedPlan: null,
+    config: config as unknown as { [key: string]: Json },
+    configDigest: digest,
+  } satisfies JobManifest['operations'][number]
+}
 
 const closedJob = () => world.job({ network: { mode: 'internal', names: [] } })
 
@@ -97,8 +133,9 @@ const anyJob = (): RelayedJob => ({
     registryUrl: 'http://127.0.0.1:5000',
     serverUrl: 'http://127.0.0.1:4000',
     clusters: [],
+    mayProbe: true,
   },
-  outputs: async () => [],
+  declared: async () => ({ outputs: [], probes: [] }),
 })
 /** Unlike `once`, whatever error came before. */
 const closing = (socket: net.Socket) => new Promise<void>((done) => socket.once('close', () => done()))
@@ -203,6 +240,69 @@ describe('the relay of the job API', () => {
       expect(text).toContain('address_refused')
     }
     await world.end(job)
+  })
+
+  describe('lets a job reach what the install told', () => {
+    let service: net.Server
+    let place: string
+    const deployOf = (component: string, dependencies: string[], changes: Partial<JobManifest> = {}) =>
+      world.job({ operations: [operationOf(component, dependencies)], ...changes })
+    const give = async (job: ApiJob, component: string, url: string) => {
+      const body = JSON.stringify({ url: { sensitive: false, value: url } })
+      expect((await world.call(job, 'PUT', `/v1/outputs?component=${component}`, { body })).status).toBe(200)
+    }
+    const narrow = { network: { mode: 'egress' as const, names: ['api.example.com:443'] } }
+
+    beforeAll(async () => {
+      service = await serveEcho()
+      place = `127.0.0.1:${(service.address() as net.AddressInfo).port}`
+    })
+    afterAll(() => service.close())
+
+    it('by outputs of its dependencies, on this machine too, and forwards the port to it', async () => {
+      const before = await deployOf('api', ['db'], narrow)
+      expect((await connect(before, place)).status).toBe(403)
+      const db = await deployOf('db', [])
+      await give(db, 'db', `http://${place}/path`)
+      const job = await deployOf('api', ['db'], narrow)
+      const reached = await connect(job, place)
+      expect(reached.status).toBe(200)
+      reached.socket.destroy()
+      expect(job.spec.ownNetwork?.env['TENON_JOB_FORWARDS']?.split(',')).toContain(place)
+      const other = await deployOf('worker', [], narrow)
+      expect((await connect(other, place)).status).toBe(403)
+      expect(other.spec.ownNetwork?.env['TENON_JOB_FORWARDS']?.split(',')).not.toContain(place)
+      for (const one of [before, db, job, other]) await world.end(one)
+    })
+
+    it('by outputs of its own component, but none that it gave itself', async () => {
+      const first = await deployOf('web', [], narrow)
+      await give(first, 'web', `http://${place}`)
+      expect((await connect(first, place)).status).toBe(403)
+      await world.end(first)
+      const second = await deployOf('web', [], narrow)
+      const reached = await connect(second, place)
+      expect(reached.status).toBe(200)
+      reached.socket.destroy()
+      await world.end(second)
+    })
+
+    it('by its probes, but not to this machine where no output says so', async () => {
+      const db = await deployOf('db', [])
+      await give(db, 'db', `http://${place}`)
+      const network = { mode: 'cluster' as const, names: [] }
+      const probes = ['{{ .nuon.components.db.outputs.url }}/health', `tcp://127.0.0.1:${port + 1}`]
+      const job = await world.job({ operations: [operationOf('front', ['db'], probes)], network })
+      const reached = await connect(job, place)
+      expect(reached.status).toBe(200)
+      reached.socket.destroy()
+      const special = await connect(job, `127.0.0.1:${port + 1}`)
+      expect(special.status).toBe(403)
+      expect(special.text).toContain('address_refused')
+      const undeclared = await connect(job, 'db.example.com:5432')
+      expect(undeclared.text).toContain('network_refused')
+      for (const one of [db, job]) await world.end(one)
+    })
   })
 
   it('cuts what it carries when the agent stops', async () => {

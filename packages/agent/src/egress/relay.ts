@@ -2,17 +2,17 @@ import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { Logger } from 'pino'
+import { messageOf } from '../ground/errors.ts'
 import type { ProxySettings } from '../ground/proxy.ts'
-import { decideEgress, type EgressRules } from './decide.ts'
+import { decideEgress, type Declared, type EgressRules } from './decide.ts'
 import { dial, DialError } from './dial.ts'
-import type { Target } from './target.ts'
 
 /** What the relay needs to know of the job that asks. */
 export interface RelayedJob {
   jobId: string
   rules: EgressRules
-  /** Addresses among the outputs that its manifest lets it read; asked only when they matter. */
-  outputs(): Promise<Target[]>
+  /** Asked only when it matters. */
+  declared(): Promise<Declared>
 }
 
 export interface Relay {
@@ -43,7 +43,12 @@ export function createRelay({ proxy, log }: { proxy: ProxySettings; log: Logger 
   let isClosed = false
   const decide = async (to: string, job: RelayedJob) => {
     const plain = decideEgress(to, job.rules)
-    return plain.ok ? plain : decideEgress(to, job.rules, await job.outputs().catch(() => []))
+    if (plain.ok) return plain
+    const declared = await job.declared().catch((error: unknown) => {
+      log.warn({ jobId: job.jobId, reason: messageOf(error) }, 'what a job may reach besides cannot be read')
+      return undefined
+    })
+    return decideEgress(to, job.rules, declared)
   }
   return {
     async connect(job, request, socket, head) {

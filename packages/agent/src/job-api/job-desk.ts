@@ -1,12 +1,10 @@
-import type { JobManifest } from '@tenon/core'
 import { jobOutputs, type AgentFrame, type JobContext, type JobCredential } from '@tenon/protocol'
 import type { z } from 'zod'
 import type { createSecretSource } from './absent-secrets.ts'
 import type { AgentConfig } from '../config.ts'
 import type { CredentialDesk } from './credentials.ts'
-import { targetsIn } from '../egress/decide.ts'
+import { findDeclared } from '../egress/declared.ts'
 import { rulesFor, type EgressSettings } from '../egress/job-egress.ts'
-import type { Target } from '../egress/target.ts'
 import type { Identity } from '../enrolment/identity.ts'
 import type { JobDesk } from './route.ts'
 import type { JobLife } from '../jobs/life.ts'
@@ -52,7 +50,7 @@ export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
     egress: {
       jobId: id.jobId,
       rules: rulesFor(manifest, context.egress),
-      outputs: () => outputTargets(store, manifest),
+      declared: () => findDeclared(store, manifest, () => !life.hasGivenOutputs),
     },
     terraform: store && createTerraformDesk({ journal, store, stateLockHolder }, life),
     services: store && services && createServiceDesk({ services, registry: config.registry }, manifest),
@@ -75,6 +73,7 @@ export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
       return outputs
     },
     keepOutputs: async (component, outputs) => {
+      life.hasGivenOutputs = true
       await life.give(sensitiveTexts(outputs))
       if (component === undefined || !store) return
       await store.put('output', component, new TextEncoder().encode(JSON.stringify(outputs)))
@@ -151,22 +150,6 @@ function secretsOf(credential: JobCredential): string[] {
 
 function sensitiveTexts(outputs: z.infer<typeof jobOutputs>): string[] {
   return Object.values(outputs).flatMap(({ sensitive, value }) => (sensitive ? textsOf(value) : []))
-}
-
-/** Addresses among the outputs of other components that the manifest lets the job read. */
-async function outputTargets(store: InstallStore | undefined, manifest: JobManifest): Promise<Target[]> {
-  const named = manifest.operations.flatMap(({ config }) => {
-    const list = config['dependencies']
-    return Array.isArray(list) ? list.filter((each): each is string => typeof each === 'string') : []
-  })
-  const texts = await Promise.all(
-    [...new Set(named)].map(async (component) => store?.get('output', component)),
-  )
-  return texts.flatMap((bytes) => {
-    const text = decode(bytes)
-    if (text === undefined) return []
-    return targetsIn(Object.values(jobOutputs.parse(JSON.parse(text))).map(({ value }) => value))
-  })
 }
 
 function decode(bytes: Uint8Array | undefined): string | undefined {

@@ -14,6 +14,8 @@ import {
   type JobEnd,
   type Recovery,
 } from './decisions.ts'
+import { findDeclared } from '../egress/declared.ts'
+import type { Target } from '../egress/target.ts'
 import { buildJobSpec, cacheDirOf, type JobSpecSettings } from './spec.ts'
 import type { JobRecord } from '../journal/journal-state.ts'
 import type { LogShipper } from '../journal/log-shipper.ts'
@@ -21,6 +23,7 @@ import { GivenSecrets } from '../masking/given-secrets.ts'
 import type { Mask } from '../masking/mask.ts'
 import { pause } from '../ground/pause.ts'
 import { RuntimeError, type JobExit, type JobHandle, type Runtime } from '../runtime/runtime.ts'
+import type { InstallStore } from '../store/install-store.ts'
 import { StartGate, type StartGateContext } from './start-gate.ts'
 
 /** setTimeout takes no more. */
@@ -35,6 +38,8 @@ export interface JobLifeContext extends StartGateContext {
   shipper: LogShipper
   events: EventOutbox
   spec: JobSpecSettings
+  /** Install agents only. */
+  store: InstallStore | undefined
   /** Seals what jobs were given. */
   givenKey: Uint8Array
   maxLogBytes: number
@@ -47,6 +52,8 @@ export class JobLife {
   readonly record: JobRecord
   /** When the server was last told how far the job is. */
   progressAt = 0
+  /** From then on what its component's outputs say is its own word. */
+  hasGivenOutputs: boolean
   readonly #context: JobLifeContext
   readonly #log: Logger
   /** The agent stops, or the job was forgotten: nothing more is said about it. */
@@ -61,6 +68,7 @@ export class JobLife {
     this.#context = context
     this.record = record
     this.manifest = manifest
+    this.hasGivenOutputs = Object.keys(record.outputs).length > 0
     this.#log = context.log.child({ jobId: record.jobId, fence: record.fence })
     this.#given = new GivenSecrets(context.givenKey, record.given)
     this.#gate = new StartGate(context, record, manifest, this.#log)
@@ -167,7 +175,7 @@ export class JobLife {
   }
 
   async #start(): Promise<JobEnd | undefined> {
-    const { runtime, journal, spec, clock } = this.#context
+    const { runtime, journal, clock } = this.#context
     if (this.#left.signal.aborted) return undefined
     if (this.#canceled.signal.aborted) return canceledBeforeStart()
     const token = randomBytes(32).toString('base64url')
@@ -178,13 +186,24 @@ export class JobLife {
     if (this.#canceled.signal.aborted) return canceledBeforeStart()
     if (this.record.held) this.tellState()
     try {
-      await makeCacheDir(cacheDirOf(spec.agentDir, this.manifest))
-      this.#handle = await runtime.start(buildJobSpec(this.manifest, token, spec))
+      await makeCacheDir(cacheDirOf(this.#context.spec.agentDir, this.manifest))
+      const spec = buildJobSpec(this.manifest, token, this.#context.spec, await this.#outputTargets())
+      this.#handle = await runtime.start(spec)
       return undefined
     } catch (error) {
       this.#log.error({ err: error }, 'the job could not be started')
       const reason = error instanceof RuntimeError ? error.reason : 'start'
       return { outcome: 'failed', reason, exitCode: null, message: messageOf(error) }
+    }
+  }
+
+  /** A job that does not need them starts without those that cannot be read; one that does is told so by the job API. */
+  async #outputTargets(): Promise<readonly Target[]> {
+    try {
+      return (await findDeclared(this.#context.store, this.manifest, () => !this.hasGivenOutputs)).outputs
+    } catch (error) {
+      this.#log.warn({ err: error }, 'the outputs that the job may reach could not be read')
+      return []
     }
   }
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { defaultNetwork, type JobKind, type JobManifest } from '@tenon/core'
+import { defaultNetwork, type JobKind, type JobManifest, type JobNetwork } from '@tenon/core'
 import { buildJobSpec } from './spec.ts'
+import type { Target } from '../egress/target.ts'
 import { egressOf } from '../testing/agent-config.ts'
 
 const limits = { memoryBytes: 1, cpus: 1, pids: 1, timeoutSeconds: 1, graceSeconds: 1 }
@@ -87,6 +88,34 @@ describe('what a job gets', () => {
     const spec = buildJobSpec({ ...manifest('deploy'), network: declared }, 'token', { ...settings, egress })
     expect(spec.ownNetwork?.env['TENON_JOB_FORWARDS']).toBe('127.0.0.1:5000,127.0.0.1:7000,127.0.0.1:6443')
     expect(network('sync', { egress }).own?.['TENON_JOB_FORWARDS']).toBe('127.0.0.1:5000,127.0.0.1:4000')
+  })
+
+  const declared = { mode: 'egress' as const, names: ['api.example.com:443'] }
+  const output = (port: number, host = '127.0.0.1') => ({ host, port })
+  const forwards = (outputs: Target[], network: JobNetwork = declared) =>
+    buildJobSpec({ ...manifest('deploy'), network }, 'token', settings, outputs).ownNetwork?.env[
+      'TENON_JOB_FORWARDS'
+    ]
+
+  it('reaches what outputs say of this machine where names are declared, each once', () => {
+    const outputs = [
+      output(8080),
+      output(443, 'db.example.com'),
+      output(8080),
+      output(5000),
+      output(9090, '::1'),
+    ]
+    expect(forwards(outputs)).toBe('127.0.0.1:5000,127.0.0.1:8080,[::1]:9090')
+    expect(forwards(outputs, { mode: 'cluster', names: [] })).toBe('127.0.0.1:5000')
+    const many = Array.from({ length: 1000 }, (_, index) => output(10_000 + index))
+    expect(forwards(many)?.split(',')).toHaveLength(1 + 64)
+  })
+
+  it('has its proxy beside what outputs name', () => {
+    const { ownNetwork } = buildJobSpec({ ...manifest('deploy'), network: declared }, 'token', settings, [
+      output(3128),
+    ])
+    expect(ownNetwork?.env['TENON_JOB_PROXY']).toBe('127.0.0.1:3129')
   })
 
   it('of declared names leaves the API server of a pod beside the proxy of its agent', () => {

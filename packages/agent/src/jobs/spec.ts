@@ -3,6 +3,7 @@ import type { JobKind, JobManifest } from '@tenon/core'
 import type { AgentConfig } from '../config.ts'
 import { insideEnv, openEnv, ownNetworkOf, rulesFor, type EgressSettings } from '../egress/job-egress.ts'
 import { isClosed, reachesCluster } from '../egress/network.ts'
+import type { Target } from '../egress/target.ts'
 import type { JobSpec, Runtime } from '../runtime/runtime.ts'
 
 /** In the job's folder, beside its token. */
@@ -60,11 +61,19 @@ export function cacheDirOf(agentDir: string, manifest: JobManifest): string | un
   return path.join(agentDir, 'sync', manifest.operations[0]?.component ?? 'none')
 }
 
-/** Pure: everything a job gets. A job starts in its own folder, so its token's file is named from there. */
-export function buildJobSpec(manifest: JobManifest, token: string, settings: JobSpecSettings): JobSpec {
+/**
+ * Pure: everything a job gets. A job starts in its own folder, so its token's file is named from there. `outputs` are the
+ * addresses that it may reach by the outputs of components.
+ */
+export function buildJobSpec(
+  manifest: JobManifest,
+  token: string,
+  settings: JobSpecSettings,
+  outputs: readonly Target[] = [],
+): JobSpec {
   const { remoteApi } = settings
   const serviceAccount = settings.serviceAccounts?.[manifest.kind]
-  const { env, ...network } = networkOfJob(manifest, settings)
+  const { env, ...network } = networkOfJob(manifest, settings, outputs)
   const { authorities } = settings.egress
   return {
     jobId: manifest.jobId,
@@ -106,6 +115,7 @@ const BRINGS_SERVICES: ReadonlySet<string> = new Set(['container_image', 'docker
 function networkOfJob(
   manifest: JobManifest,
   settings: JobSpecSettings,
+  outputs: readonly Target[],
 ): Pick<JobSpec, 'network' | 'ownNetwork' | 'env'> {
   const { egress, isContainer, remoteApi } = settings
   const rules = rulesFor(manifest, egress)
@@ -126,7 +136,7 @@ function networkOfJob(
     manifest.operations.some(({ plugin }) => BRINGS_SERVICES.has(plugin.name))
   )
     return { network: mode, env: openEnv(egress, true) }
-  const ownNetwork = ownNetworkOf(rules, egress, isDemanded)
+  const ownNetwork = ownNetworkOf(rules, egress, isDemanded, outputs)
   return { network: mode, ...(ownNetwork ? { ownNetwork } : {}), env: {} }
 }
 

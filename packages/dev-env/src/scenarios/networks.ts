@@ -1,7 +1,9 @@
-import { keptManifest } from '@tenon/core'
+import { keptManifest, type ComponentHealth, type ComponentSettings } from '@tenon/core'
+import { terraformEngines } from '@tenon/plugins/testing/tools'
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { networkInterfaces } from 'node:os'
+import { dirname, join } from 'node:path'
 import type { Scenario } from '../scenario.ts'
 import type { Stage } from '../stage.ts'
 import { assert } from './shared.ts'
@@ -45,6 +47,46 @@ const wentWell = {
     'deploy:web': { status: 'succeeded', reason: 'completed' },
   },
 } as const
+
+const engine = terraformEngines.find(({ program }) => program !== undefined)?.program
+const withoutEngine = absent ?? (engine === undefined ? 'neither tofu nor terraform is here' : undefined)
+const MODULE = 'resource "terraform_data" "it" {}'
+/** A closed network, of which the name does not matter. */
+const CLOSED: ComponentSettings = { egress: [{ host: 'api.example.com', port: 443 }] }
+
+/** The way that the local sandbox has it: a component says where its service is, on this machine. */
+const serving = (stage: Stage) => {
+  const url = `${stage.server.url}/healthz`
+  const outputs = {
+    url: { value: url, sensitive: false },
+    place: { value: serverOf(stage), sensitive: false },
+  }
+  const given = `printf '%s' '${JSON.stringify(outputs)}' > "$TENON_OUT/outputs.json"`
+  return `[ "$TENON_COMPONENT" = web ] && { ${given}; exit; }`
+}
+
+/** Where the machine has an address that is no loopback, nothing of the job's own answers there. */
+const elsewhere = ({ server }: Stage): ComponentHealth['probes'] => {
+  const { port } = new URL(server.url)
+  const addresses = Object.values(networkInterfaces()).flatMap((each) => each ?? [])
+  const found = addresses.find(({ family, internal }) => family === 'IPv4' && !internal)
+  if (found === undefined) return []
+  const place = `${found.address}:${port}`
+  return [
+    { name: 'named', type: 'http', url: `http://${place}/healthz` },
+    { name: 'named port', type: 'tcp', url: place },
+  ]
+}
+
+const READS = `node -e '
+const { url } = JSON.parse(require("node:fs").readFileSync(process.env.TENON_DEPENDENCIES + "/web.json", "utf8"))
+fetch(url.value).then(async (answer) => console.log("read", answer.status, await answer.text()))
+'`
+
+const probing = (...probes: ComponentHealth['probes']): ComponentSettings => ({
+  ...CLOSED,
+  health: { probes, blockDeploy: true, stabilizationSeconds: 0 },
+})
 
 /** Real jobs in a network of their own: registry and job API come in, nothing else of the machine does. */
 export const networks: Scenario[] = [
@@ -94,15 +136,71 @@ export const networks: Scenario[] = [
       )
     },
   },
+  {
+    name: 'a component that declares what it calls reads an address of the component that it depends on',
+    absent,
+    app: { web: {}, worker: { needs: ['web'], settings: () => CLOSED } },
+    script: (stage) => `${serving(stage)}\n${READS}\n${reaching([serverOf(stage), postgres().host])}`,
+    agent: { runtime: 'process' },
+    expect: { run: 'succeeded', jobs: { 'deploy:worker': { status: 'succeeded', reason: 'completed' } } },
+    async also(stage) {
+      await probed(stage, [`${serverOf(stage)} reached 200`, `${postgres().host} closed 403`], 'worker')
+      await says(stage, /^read 200 \{"status":"ok"\}$/m, 'worker')
+    },
+  },
+  {
+    name: 'probes of a job with a closed network reach what they name, and the service that an output names',
+    absent: withoutEngine,
+    server: { TENON_HOST: '0.0.0.0' },
+    app: {
+      web: {},
+      api: {
+        needs: ['web'],
+        module: MODULE,
+        settings: (stage) =>
+          probing(
+            ...elsewhere(stage),
+            { name: 'front', type: 'http', url: '{{ .nuon.components.web.outputs.url }}' },
+            { name: 'port', type: 'tcp', url: 'tcp://{{ .nuon.components.web.outputs.place }}' },
+          ),
+      },
+    },
+    script: serving,
+    agent: { runtime: 'process', env: { TENON_TOOL_PATHS: dirname(engine ?? '') } },
+    expect: { run: 'succeeded', jobs: { 'deploy:api': { status: 'succeeded', reason: 'completed' } } },
+  },
+  {
+    name: 'a probe of a job with a closed network to what nothing declares is refused in words',
+    absent: withoutEngine,
+    app: {
+      api: {
+        module: MODULE,
+        settings: () => probing({ name: 'database', type: 'tcp', url: `tcp://${postgres().host}` }),
+      },
+    },
+    script: serving,
+    agent: { runtime: 'process', env: { TENON_TOOL_PATHS: dirname(engine ?? '') } },
+    expect: {
+      run: 'failed',
+      jobs: {
+        'deploy:api': {
+          status: 'failed',
+          reason: 'exit',
+          exitCode: 1,
+          message: /the probe database failed: .* leads to .*, an address of this machine/,
+        },
+      },
+    },
+  },
 ]
 
-async function says(stage: Stage, words: RegExp): Promise<void> {
-  const log = await stage.log(await stage.jobId('deploy:web'))
+async function says(stage: Stage, words: RegExp, component = 'web'): Promise<void> {
+  const log = await stage.log(await stage.jobId(`deploy:${component}`))
   assert(words.test(log), `the job does not say ${words}: ${log}`)
 }
 
-async function probed(stage: Stage, expected: string[]): Promise<void> {
-  const log = await stage.log(await stage.jobId('deploy:web'))
+async function probed(stage: Stage, expected: string[], component = 'web'): Promise<void> {
+  const log = await stage.log(await stage.jobId(`deploy:${component}`))
   const found = [...log.matchAll(/^probe (.*)$/gm)].map(([, line]) => line)
   assert(found.join('\n') === expected.join('\n'), `the job found: ${found.join(', ')}\n${log}`)
 }

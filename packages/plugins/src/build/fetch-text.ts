@@ -1,6 +1,9 @@
-import { sizeWords } from '@tenon/core'
 import { createHash } from 'node:crypto'
-import { PluginError } from '../sdk/errors.ts'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { sizeWords } from '@tenon/core'
+import { downloadFile, proxyDispatcher } from '@tenon/oci'
+import { canceled, PluginError } from '../sdk/errors.ts'
 import type { OperationContext } from '../sdk/plugin.ts'
 
 const MOST_BYTES = 4 * 1024 * 1024
@@ -15,7 +18,7 @@ export async function fetchText(
   if (url.username !== '' || url.password !== '')
     throw unreachable(url.host, 'an address may hold no password')
   context.log(`fetching ${address}`)
-  const bytes = await read(url, AbortSignal.any([context.signal, AbortSignal.timeout(PATIENCE_MS)]))
+  const bytes = await download(context, url)
   const digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`
   context.log(`${address} is ${digest}, ${sizeWords(bytes.length)}`)
   try {
@@ -25,23 +28,24 @@ export async function fetchText(
   }
 }
 
-async function read(url: URL, signal: AbortSignal): Promise<Buffer> {
-  const chunks: Uint8Array[] = []
+async function download({ baseEnv, signal, workDir }: OperationContext, url: URL): Promise<Buffer> {
+  const file = join(workDir, 'fetched')
   try {
-    const answer = await fetch(url, { signal })
-    if (!answer.ok) throw unreachable(url.href, `the answer is ${answer.status}`)
-    let size = 0
-    for await (const chunk of answer.body ?? []) {
-      size += (chunk as Uint8Array).byteLength
-      if (size > MOST_BYTES) throw unreachable(url.href, 'it is larger than 4 MB')
-      chunks.push(chunk as Uint8Array)
-    }
+    await downloadFile(url, file, {
+      maxBytes: MOST_BYTES,
+      dispatcher: proxyDispatcher(baseEnv),
+      signal: AbortSignal.any([signal, AbortSignal.timeout(PATIENCE_MS)]),
+    })
+    return await readFile(file)
   } catch (error) {
-    if (error instanceof PluginError) throw error
-    const { message, cause } = error as Error
-    throw unreachable(url.href, cause instanceof Error ? cause.message : message, error)
+    if (signal.aborted) throw canceled(error)
+    throw unreachable(url.href, reasonOf(error), error)
   }
-  return Buffer.concat(chunks)
+}
+
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  return error.cause instanceof Error ? `${error.message} (${error.cause.message})` : error.message
 }
 
 function unreachable(address: string, why: string, cause?: unknown): PluginError {

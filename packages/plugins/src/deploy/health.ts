@@ -1,13 +1,13 @@
-import { connect } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ComponentJobConfig } from '@tenon/protocol'
 import { canceled } from '../sdk/errors.ts'
+import { httpTrouble, tcpTrouble, type Trouble } from './probe.ts'
 import { runTool, type ToolContext } from './run-tool.ts'
 
 type Health = NonNullable<ComponentJobConfig['health']>
 type Probe = Health['probes'][number]
 
-const PROBE_MS = 5000
+const COMMAND_MS = 10_000
 const PAUSE_MS = 1000
 
 export interface HealthOptions {
@@ -16,9 +16,13 @@ export interface HealthOptions {
   cwd: string
   /** For commands: what the component's own programs get. */
   env?: Record<string, string>
+  /** What is probed stands in a network of this job's own: no proxy leads there. */
+  isNear?: true
   /** What runs it, where that can be asked: a probe of something that died tells only that nobody answers. */
   watch?: Watch
 }
+
+type Looking = Pick<HealthOptions, 'cwd' | 'env' | 'isNear'>
 
 export interface Watch {
   /** A reason for which waiting on is useless. */
@@ -70,7 +74,8 @@ async function probeUntilWell(
   let goodSince: number | undefined
   for (;;) {
     if (context.signal.aborted) throw canceled()
-    const problem = await firstProblem(context, health.probes, options)
+    const trouble = await firstTrouble(context, health.probes, options)
+    const problem = trouble?.words
     const now = Date.now()
     if (problem === undefined) {
       goodSince ??= now
@@ -78,7 +83,7 @@ async function probeUntilWell(
     } else {
       if (goodSince !== undefined) context.log(`health: ${problem}`)
       goodSince = undefined
-      if (now >= giveUp) return problem
+      if (now >= giveUp || trouble?.isRefused) return problem
     }
     await delay(PAUSE_MS, undefined, { signal: context.signal }).catch((cause: unknown) => {
       throw canceled(cause)
@@ -90,62 +95,45 @@ async function probeUntilWell(
 export async function firstProblem(
   context: ToolContext,
   probes: readonly Probe[],
-  options: Pick<HealthOptions, 'cwd' | 'env'>,
+  options: Looking,
 ): Promise<string | undefined> {
+  return (await firstTrouble(context, probes, options))?.words
+}
+
+async function firstTrouble(
+  context: ToolContext,
+  probes: readonly Probe[],
+  options: Looking,
+): Promise<Trouble | undefined> {
   for (const probe of probes) {
-    const problem = await problemOf(context, probe, options)
-    if (problem !== undefined) return `the probe ${probe.name || probe.type} failed: ${problem}`
+    const trouble = await troubleOf(context, probe, options)
+    if (trouble !== undefined)
+      return { ...trouble, words: `the probe ${probe.name || probe.type} failed: ${trouble.words}` }
   }
   return undefined
 }
 
-async function problemOf(
+async function troubleOf(context: ToolContext, probe: Probe, options: Looking): Promise<Trouble | undefined> {
+  const way = options.isNear ? { signal: context.signal, baseEnv: {} } : context
+  if (probe.type === 'http') return httpTrouble(way, probe.url ?? '')
+  if (probe.type === 'tcp') return tcpTrouble(way, probe.url ?? '')
+  const words = await commandProblem(context, probe.command ?? 'exit 0', options)
+  return words === undefined ? undefined : { words }
+}
+
+async function commandProblem(
   context: ToolContext,
-  probe: Probe,
-  options: Pick<HealthOptions, 'cwd' | 'env'>,
+  command: string,
+  options: Looking,
 ): Promise<string | undefined> {
-  if (probe.type === 'http') return httpProblem(probe.url ?? '', context.signal)
-  if (probe.type === 'tcp') return tcpProblem(probe.url ?? '', context.signal)
   const end = await runTool(context, {
     program: '/bin/sh',
-    args: ['-c', probe.command ?? 'exit 0'],
+    args: ['-c', command],
     cwd: options.cwd,
     env: options.env ?? {},
-    timeoutMs: PROBE_MS * 2,
+    timeoutMs: COMMAND_MS,
   }).catch((error: unknown) => (error instanceof Error ? error.message : String(error)))
   if (typeof end === 'string') return end
   const said = `${end.stdout}${end.stderr}`.trim().split('\n').at(-1) ?? ''
-  return end.code === 0
-    ? undefined
-    : `${probe.command} ended with code ${end.code} ${said}`.trim().slice(0, 500)
-}
-
-async function httpProblem(url: string, signal: AbortSignal): Promise<string | undefined> {
-  try {
-    const timeout = AbortSignal.any([signal, AbortSignal.timeout(PROBE_MS)])
-    const answer = await fetch(url, { signal: timeout, redirect: 'manual' })
-    await answer.body?.cancel()
-    return answer.status < 400 ? undefined : `${url} answers ${answer.status}`
-  } catch (error) {
-    const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
-    return `${url} does not answer: ${cause instanceof Error ? cause.message : String(cause)}`
-  }
-}
-
-function tcpProblem(url: string, signal: AbortSignal): Promise<string | undefined> {
-  const [, host = '', port = ''] = /^(?:tcp:\/\/)?\[?([^\]/]+?)\]?:(\d+)\/?$/.exec(url) ?? []
-  if (host === '') return Promise.resolve(`${url} is not host:port`)
-  return new Promise((resolve) => {
-    const socket = connect({ host, port: Number(port), timeout: PROBE_MS })
-    const end = (problem: string | undefined) => {
-      socket.destroy()
-      signal.removeEventListener('abort', abort)
-      resolve(problem)
-    }
-    const abort = () => end(`${url} was not waited for`)
-    signal.addEventListener('abort', abort)
-    socket.on('connect', () => end(undefined))
-    socket.on('timeout', () => end(`${url} does not accept a connection in time`))
-    socket.on('error', (error) => end(`${url} refuses a connection: ${error.message}`))
-  })
+  return end.code === 0 ? undefined : `${command} ended with code ${end.code} ${said}`.trim().slice(0, 500)
 }

@@ -1,5 +1,5 @@
-import { ConfigRenderError, installState, renderConfig, type ComponentFacts, type Json } from '@tenon/core'
-import { componentJobConfig, inputSecretName, type ComponentJobConfig } from '@tenon/protocol'
+import { ConfigRenderError, renderConfig, type Json } from '@tenon/core'
+import { componentJobConfig, inputSecretName, jobState, type ComponentJobConfig } from '@tenon/protocol'
 import { readConfig } from '../sdk/config.ts'
 import { isPluginError, PluginError } from '../sdk/errors.ts'
 import type { JobOutputs } from '../sdk/job-api.ts'
@@ -25,14 +25,10 @@ export async function renderOperation(
 ): Promise<Rendered> {
   const config = readConfig(context.operation, componentJobConfig)
   const masker = new Masker()
-  const state = installState({
-    id: config.install.id,
-    name: config.install.name,
-    app: { id: config.app.name, name: config.app.name, version: config.app.version },
-    inputs: { ...config.inputs, ...(await sensitiveInputs(context, config, masker)) },
+  const state = jobState(config, {
+    sensitiveInputs: await sensitiveInputs(context, config, masker),
     secrets: await secretsOf(context, config, masker),
-    sandbox: config.sandbox,
-    components: await componentsOf(context, config, masker),
+    outputs: await outputsOf(context, config, masker),
   })
   const wanted = only === undefined ? config.component : pick(config.component, only)
   const isWhole = only === undefined
@@ -99,28 +95,21 @@ async function secretsOf(context: OperationContext, config: ComponentJobConfig, 
   return known
 }
 
-async function componentsOf(
+async function outputsOf(
   context: OperationContext,
   config: ComponentJobConfig,
   masker: Masker,
-): Promise<ComponentFacts[]> {
+): Promise<Map<string, Values>> {
   const node = nodeRegistry(context.job)
-  const facts: ComponentFacts[] = []
+  const outputs = new Map<string, Values>()
   for (const [name, component] of Object.entries(config.components)) {
     const mayAsk = config.dependencies.includes(name)
     const given = mayAsk ? await absentIsFine(() => context.api.outputs(name)) : undefined
     const image = isImageType(component.type) ? { image: imageOutputs(node, component.artifact) } : undefined
-    const outputs = given === undefined && image === undefined ? undefined : { ...valuesOf(given), ...image }
+    if (given !== undefined || image !== undefined) outputs.set(name, { ...valuesOf(given), ...image })
     hideSensitive(given, masker)
-    facts.push({
-      name,
-      status: component.status,
-      buildId: component.buildId,
-      ...(component.varName === null ? {} : { varName: component.varName }),
-      ...(outputs === undefined ? {} : { outputs }),
-    })
   }
-  return facts
+  return outputs
 }
 
 function valuesOf(outputs: JobOutputs | undefined): Values {

@@ -30,7 +30,7 @@ export interface ToolEnd {
   stderr: string
 }
 
-export type ToolContext = Pick<OperationContext, 'baseEnv' | 'log' | 'signal' | 'manifest'>
+export type ToolContext = Pick<OperationContext, 'baseEnv' | 'log' | 'signal' | 'manifest' | 'dial'>
 
 const TIMEOUT_MS = 10 * 60_000
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024

@@ -96,7 +96,7 @@ async function deploy(context: Context): Promise<OperationResult> {
     if (problem !== undefined) return changed ? await rolledBack(context, before, problem) : notWell(problem)
     await api.settle('new')
     isSettled = true
-    const own = { cwd: work.workDir, patienceMs: timeoutMs / 2, watch }
+    const own = { cwd: work.workDir, patienceMs: timeoutMs / 2, isNear: true as const, watch }
     const unwell = await waitForHealth(work, work.health, own)
     if (unwell !== undefined) return notWell(unwell)
     return served(context, spec, before.host, changed)
@@ -187,7 +187,7 @@ async function problemNow(context: Context, { current }: ServiceState): Promise<
   const { work, wanted } = context
   const problem = await problemOf(work, current ?? undefined, wanted.health_path)
   if (problem !== undefined || work.health === null) return problem
-  return firstProblem(work, work.health.probes, { cwd: work.workDir })
+  return firstProblem(work, work.health.probes, { cwd: work.workDir, isNear: true })
 }
 
 /** What would be made anew, field by field, and replicas that are not there or do not run. */

@@ -100,7 +100,7 @@ export async function problemOf(
       ? { name, type: 'tcp' as const, url: `tcp://${place}` }
       : { name, type: 'http' as const, url: `http://${place}${healthPath}` }
   })
-  return firstProblem(work, probes, { cwd: work.workDir })
+  return firstProblem(work, probes, { cwd: work.workDir, isNear: true })
 }
 
 /** Pure: the numbers of those that somebody took away. */

@@ -11,7 +11,7 @@ export interface JobConfig {
   /** What programs that plugins start may inherit: where tools are, and by what the runtime knows this job's own. */
   baseEnv: Record<string, string>
   /** What the agent's relay serves on this job's own loopback. */
-  network: { forwards: string[]; proxy: string | undefined }
+  network: { isClosed: boolean; forwards: string[]; proxy: string | undefined }
   /** Authorities that the agent's machine trusts besides the usual ones. */
   extraCa: string | undefined
 }
@@ -35,6 +35,7 @@ export async function readJobConfig(env: Record<string, string | undefined>): Pr
     token: token.trim(),
     baseEnv: Object.fromEntries(inherited),
     network: {
+      isClosed: env['TENON_JOB_FORWARDS'] !== undefined,
       forwards: (env['TENON_JOB_FORWARDS'] ?? '').split(',').filter((place) => place !== ''),
       proxy: env['TENON_JOB_PROXY'],
     },

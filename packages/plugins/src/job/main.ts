@@ -20,12 +20,20 @@ process.on('unhandledRejection', fail)
 try {
   const { network, extraCa, ...config } = await readJobConfig(process.env)
   const workDir = join(process.cwd(), 'job')
-  const { env } = await openJobNetwork({ ...config, ...network, signal: stop.signal, log: print })
+  const { env, ...way } = await openJobNetwork({ ...config, ...network, signal: stop.signal, log: print })
   const surroundings = { ...env, ...(await trustAuthorities(extraCa, process.cwd())) }
   // A plugin may start programs by itself, with the environment that it sees.
   Object.assign(process.env, surroundings)
   const baseEnv = { ...config.baseEnv, ...surroundings }
-  const isDone = await runJob({ ...config, baseEnv, workDir, log: print, signal: stop.signal, now: Date.now })
+  const isDone = await runJob({
+    ...config,
+    ...way,
+    baseEnv,
+    workDir,
+    log: print,
+    signal: stop.signal,
+    now: Date.now,
+  })
   // A plugin may leave timers or connections behind; the job ends all the same.
   process.exit(isDone ? 0 : 1)
 } catch (error) {

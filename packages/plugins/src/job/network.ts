@@ -2,9 +2,12 @@ import { randomBytes } from 'node:crypto'
 import { createServer, request as sendRequest, type IncomingMessage, type ServerResponse } from 'node:http'
 import net from 'node:net'
 import type { Duplex } from 'node:stream'
+import type { Dial } from '../sdk/plugin.ts'
 import { openTunnel, TunnelError, type TunnelOptions } from './tunnel.ts'
 
 export interface JobNetworkOptions extends TunnelOptions {
+  /** The agent's relay is the only way out. */
+  isClosed: boolean
   /** `host:port` of this namespace's own loopback, each of which leads to the same address at the agent. */
   forwards: string[]
   /** Where programs find the proxy: `host:port`, or `any` where others share the loopback. */
@@ -12,9 +15,11 @@ export interface JobNetworkOptions extends TunnelOptions {
   log: (line: string) => void
 }
 
-/** What the network of a job adds to the environment of the programs that it starts. */
 export interface JobNetwork {
+  /** What it adds to the environment of the programs that the job starts. */
   env: Record<string, string>
+  /** Where the job's own network leads nowhere, the way out for what reads no environment. */
+  dial?: Dial
 }
 
 /**
@@ -22,15 +27,17 @@ export interface JobNetwork {
  * machine's, and everything else that tools want goes through a proxy that they find in their environment.
  */
 export async function openJobNetwork(options: JobNetworkOptions): Promise<JobNetwork> {
-  const { forwards, proxy } = options
+  const { forwards, proxy, isClosed } = options
   await Promise.all(forwards.map((place) => forward(options, place)))
-  if (proxy === undefined) return { env: {} }
+  const dial: Dial = (place, signal) => openTunnel(options, place, signal)
+  const way = isClosed ? { dial } : {}
+  if (proxy === undefined) return { env: {}, ...way }
   const isShared = proxy === 'any'
   const password = isShared ? randomBytes(24).toString('base64url') : undefined
   const { host, port } = splitPlace(isShared ? '127.0.0.1:0' : proxy)
   const at = await serveProxy(options, password, host, port)
   const url = `http://${password === undefined ? '' : `job:${password}@`}127.0.0.1:${at}`
-  return { env: isShared ? proxyVariables(url) : {} }
+  return { env: isShared ? proxyVariables(url) : {}, ...way }
 }
 
 /** Tools read one spelling or the other. */
@@ -38,10 +45,13 @@ function proxyVariables(url: string): Record<string, string> {
   return { HTTPS_PROXY: url, HTTP_PROXY: url, https_proxy: url, http_proxy: url }
 }
 
+/** Without one that cannot be, such as a port below 1024 that an output names, the job goes on. */
 async function forward(options: JobNetworkOptions, place: string): Promise<void> {
   const { host, port } = splitPlace(place)
   const server = net.createServer({ allowHalfOpen: true }, (socket) => carry(options, place, socket))
-  await listening(server, () => server.listen(port, host))
+  await listening(server, () => server.listen(port, host)).catch((error: Error) =>
+    options.log(`warning: ${place} is reached through HTTP_PROXY alone here (${error.message})`),
+  )
 }
 
 async function serveProxy(

@@ -7,7 +7,7 @@ import { renderOperation } from '../deploy/render.ts'
 import { attest } from '../sdk/attest.ts'
 import { asPluginError, canceled, errorLine, isFinal, PluginError } from '../sdk/errors.ts'
 import { createJobApi, type JobApi, type JobApiOptions } from '../sdk/job-api.ts'
-import type { OperationContext, OperationResult } from '../sdk/plugin.ts'
+import type { Dial, OperationContext, OperationResult } from '../sdk/plugin.ts'
 import { pullFolder } from '../sdk/pull-folder.ts'
 import { openRegistry } from '../sdk/registry.ts'
 import { killAfterMs } from '../sdk/shell.ts'
@@ -19,6 +19,7 @@ export interface JobRun extends Omit<JobConfig, 'network' | 'extraCa'> {
   log: (line: string) => void
   signal: AbortSignal
   now: () => number
+  dial?: Dial
   /** How long an absent agent is waited for. */
   patienceMs?: number
 }
@@ -133,6 +134,7 @@ function contextOf(parts: ContextParts): OperationContext {
     workDir,
     baseEnv: run.baseEnv,
     signal: run.signal,
+    ...(run.dial ? { dial: run.dial } : {}),
     artifact: (name, options = {}) => {
       const known = pulled.get(name)
       if (known) return known

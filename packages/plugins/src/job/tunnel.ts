@@ -29,29 +29,41 @@ const refusal = z.object({
 export class TunnelError extends Error {
   readonly status: number
   readonly line: string
+  /** By the rules of the job, which stay as they are: asking again is useless. */
+  readonly isRefused: boolean
 
-  constructor(status: number, line: string) {
-    super(line)
+  constructor(status: number, code: string, words: string) {
+    super(words)
     this.name = 'TunnelError'
     this.status = status
-    this.line = line
+    this.line = `error ${code}: ${words}`
+    this.isRefused = status === 403
   }
 }
 
 /** A connection to `place` (host:port) through the agent, which decides; an agent that restarts is waited for. */
-export async function openTunnel(options: TunnelOptions, place: string): Promise<Socket> {
+export async function openTunnel(
+  options: TunnelOptions,
+  place: string,
+  giveUp?: AbortSignal,
+): Promise<Socket> {
   const until = Date.now() + (options.patienceMs ?? PATIENCE_MS)
   for (;;) {
     try {
-      return await ask(options, place)
+      return await ask(options, place, giveUp)
     } catch (error) {
-      if (!isAbsent(error) || Date.now() > until || options.signal.aborted) throw error
+      const isOver = Date.now() > until || options.signal.aborted || giveUp?.aborted
+      if (!isAbsent(error) || isOver) throw error
       await delay(ASK_AGAIN_MS, undefined, { signal: options.signal })
     }
   }
 }
 
-function ask({ socketPath, secure, token }: TunnelOptions, place: string): Promise<Socket> {
+function ask(
+  { socketPath, secure, token }: TunnelOptions,
+  place: string,
+  signal?: AbortSignal,
+): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const asking = (secure ? secureRequest : request)({
       ...(secure ?? { socketPath }),
@@ -59,6 +71,7 @@ function ask({ socketPath, secure, token }: TunnelOptions, place: string): Promi
       path: place,
       agent: false,
       timeout: ANSWER_MS,
+      ...(signal ? { signal } : {}),
       headers: { host: place, authorization: `Bearer ${token}` },
     })
     asking.once('timeout', () => asking.destroy(new Error(`the agent did not connect to ${place} in time`)))
@@ -70,10 +83,7 @@ function ask({ socketPath, secure, token }: TunnelOptions, place: string): Promi
         resolve(socket)
         return
       }
-      readAll(socket, head).then(
-        (text) => reject(new TunnelError(statusCode, lineOf(place, statusCode, text))),
-        reject,
-      )
+      readAll(socket, head).then((text) => reject(refusalOf(place, statusCode, text)), reject)
     })
     asking.end()
   })
@@ -91,11 +101,12 @@ async function readAll(socket: Socket, head: Buffer): Promise<string> {
   return Buffer.concat(parts).toString('utf8')
 }
 
-function lineOf(place: string, status: number, text: string): string {
+function refusalOf(place: string, status: number, text: string): TunnelError {
   const parsed = refusal.safeParse(parse(text))
-  if (!parsed.success) return `error unreachable: the agent answered ${status} for ${place}`
+  if (!parsed.success)
+    return new TunnelError(status, 'unreachable', `the agent answered ${status} for ${place}`)
   const { code, message, remedy } = parsed.data.error
-  return `error ${code}: ${message} ${remedy}`
+  return new TunnelError(status, code, `${message} ${remedy}`)
 }
 
 function parse(text: string): unknown {

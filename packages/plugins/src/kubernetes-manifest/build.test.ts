@@ -1,6 +1,7 @@
-import { createServer } from 'node:http'
+import { createServer, type IncomingMessage, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import type { Duplex } from 'node:stream'
 import { MEDIA_TYPES } from '@tenon/protocol'
 import { pullArtifactLayers, type Digest } from '@tenon/oci'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -9,6 +10,22 @@ import { deployment } from '../testing/charts.ts'
 import { hostOf, pushImage } from '../testing/images.ts'
 import type { TestRegistry } from '../testing/job-world.ts'
 import { pathWith, testTool } from '../testing/tools.ts'
+
+/** Wherever it is asked to connect to, the same server answers. */
+async function recordingProxy(answer: RequestListener) {
+  const asked: string[] = []
+  const origin = createServer(answer)
+  const server = createServer((_request, response) => response.writeHead(405).end())
+  server.on('connect', (request: IncomingMessage, socket: Duplex) => {
+    asked.push(request.url ?? '')
+    socket.on('error', () => undefined)
+    socket.write('HTTP/1.1 200 OK\r\n\r\n')
+    origin.emit('connection', socket)
+  })
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done))
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return { url, asked, close: () => server.close() }
+}
 
 describe('the component type kubernetes_manifest', { timeout: 240_000 }, () => {
   let world: BuildWorld
@@ -67,7 +84,20 @@ describe('the component type kubernetes_manifest', { timeout: 240_000 }, () => {
       closure: [{ image: image('v1'), digest: digests['v1'] }],
     })
     expect(absent.data).toEqual({ code: 'source_unreachable' })
-    expect(absent.output).toContain(`${at}/none.yaml cannot be fetched: the answer is 404`)
+    expect(absent.output).toContain(`${at}/none.yaml cannot be fetched: ${at}/none.yaml answered 404.`)
+  })
+
+  it('fetches it through the proxy of the job, where nothing else leads to that address', async () => {
+    const proxy = await recordingProxy((_request, response) => response.end(deployment(image('v1'))))
+    const component = { manifest: 'http://manifests.test/web.yaml' }
+    const env = { HTTP_PROXY: proxy.url, NO_PROXY: '127.0.0.1' }
+    const { data, output } = await world.build({ component, env })
+    const bare = await world.build({ component })
+    proxy.close()
+    expect(output).toContain('build succeeded')
+    expect(data).toMatchObject({ source: { url: 'http://manifests.test/web.yaml' } })
+    expect(proxy.asked).toEqual(['manifests.test:80'])
+    expect(bare.data).toEqual({ code: 'source_unreachable' })
   })
 
   it('names the file and the place of an image that cannot be pinned', async () => {

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net'
 import type { Json, JobManifest, ManifestOperation } from '@tenon/core'
 import type { JobContext, PluginDescription } from '@tenon/protocol'
 import type { JobApi, JobOutputs } from './job-api.ts'
@@ -30,7 +31,15 @@ export interface OperationContext {
   /** What a program started by the plugin gets as its environment, besides its own. */
   baseEnv: Record<string, string>
   signal: AbortSignal
+  /** In a job without a network of the machine's, the way out; absent, a plugin connects by itself. */
+  dial?: Dial
 }
+
+/**
+ * A connection to `host:port` through the agent, if the job may have it. Rejects in words for people; with
+ * `isRefused: true` where asking again is useless.
+ */
+export type Dial = (place: string, giveUp?: AbortSignal) => Promise<Socket>
 
 /** `ok: false` is a result too: the work was done, and what it found or tried did not go well. */
 export interface OperationResult {
