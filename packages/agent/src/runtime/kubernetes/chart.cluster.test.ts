@@ -154,7 +154,10 @@ describe.skipIf(missing !== undefined)(`the chart's agent on a cluster ${missing
       image: cluster.image,
     })
     const described = await runtime.describe()
-    expect(described.warnings).toEqual([])
+    expect(described.warnings).toEqual([
+      expect.stringMatching(/egress reach whatever a pod reaches/),
+      expect.stringMatching(/enforces/),
+    ])
     expect(described.confinement).toContain(`made as system:serviceaccount:${cluster.namespace}:${account};`)
     await runtime.start({
       jobId: 'allowed',
