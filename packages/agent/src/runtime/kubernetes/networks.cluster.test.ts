@@ -83,7 +83,7 @@ describe.skipIf(missing !== undefined)(`jobs of the chart's agent ${missing ?? '
       foreignAsApiServer: `${far}:${PORTS.api}`,
       host: stray.place,
     }
-    await vi.waitFor(() => expect(server.sessions).toBe(1), PATIENCE)
+    await server.session()
   }, 480_000)
 
   afterAll(async () => {
@@ -106,7 +106,7 @@ describe.skipIf(missing !== undefined)(`jobs of the chart's agent ${missing ?? '
     const job = `job/${jobName(key ?? '', base.jobId)}`
     const node = ['/usr/local/bin/node', '-e', PROBE, JSON.stringify(places)]
     const found = await cluster.kubectl('-n', agent.jobsNamespace, 'exec', job, '-c', 'job', '--', ...node)
-    registry.answer()
+    server.send({ type: 'job.cancel', jobId: base.jobId, fence: base.fence })
     await server.heard('job.finished', base.jobId)
     return JSON.parse(found) as Record<keyof typeof places, [straight: string, proxied: string | number]>
   }
@@ -196,29 +196,18 @@ interface Listener {
   /** As pods would reach it. */
   place: string
   asked: string[]
-  /** Refuses all that wait. */
-  answer(): void
   close(): Promise<void>
 }
 
-/** Something on the host that lets everybody wait. */
+/** Something on the host that answers nobody. */
 async function listen(): Promise<Listener> {
-  const waiting: http.ServerResponse[] = []
   const asked: string[] = []
-  const listener = http.createServer((request, response) => {
-    asked.push(request.url ?? '')
-    waiting.push(response)
-  })
+  const listener = http.createServer((request) => void asked.push(request.url ?? ''))
   await new Promise<void>((resolve) => listener.listen(0, '0.0.0.0', resolve))
-  const answer = () => {
-    for (const response of waiting.splice(0)) response.writeHead(404).end()
-  }
   return {
     place: `${hostAddress}:${(listener.address() as AddressInfo).port}`,
     asked,
-    answer,
     close: async () => {
-      answer()
       listener.closeAllConnections()
       await new Promise((resolve) => listener.close(resolve))
     },
