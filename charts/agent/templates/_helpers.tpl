@@ -41,3 +41,21 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "tenon.agentKey" -}}
 {{ printf "%s/%s" .Release.Namespace .Release.Name | sha256sum | trunc 16 }}
 {{- end }}
+
+{{/* Where pods find the API server, as JSON: what the owner says, else what the cluster says. No cidrs: nobody knows. */}}
+{{- define "tenon.apiServer" -}}
+{{- $cidrs := .Values.jobs.apiServerCidrs }}
+{{- $ports := list 443 6443 }}
+{{- if and (not $cidrs) (.Capabilities.APIVersions.Has "discovery.k8s.io/v1") }}
+{{- $slice := lookup "discovery.k8s.io/v1" "EndpointSlice" "default" "kubernetes" }}
+{{- range $slice.endpoints }}
+{{- range .addresses }}
+{{- $cidrs = append $cidrs (printf "%s/%s" . (contains ":" . | ternary "128" "32")) }}
+{{- end }}
+{{- end }}
+{{- range $slice.ports }}
+{{- $ports = append $ports .port }}
+{{- end }}
+{{- end }}
+{{- dict "cidrs" $cidrs "ports" (uniq $ports) | toJson }}
+{{- end }}

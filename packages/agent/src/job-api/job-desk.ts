@@ -53,7 +53,10 @@ export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
       declared: () => findDeclared(store, manifest, () => !life.hasGivenOutputs),
     },
     terraform: store && createTerraformDesk({ journal, store, stateLockHolder }, life),
-    services: store && services && createServiceDesk({ services, registry: config.registry }, manifest),
+    services:
+      store &&
+      services &&
+      createServiceDesk({ services, registry: config.registry, limits: config.networks }, manifest),
     context: (waitMs) => jobContextOf(context, life, waitMs),
     credential: async (want, waitMs, artifact) => {
       const credential = absolute(context, await credentials.request(id, want, waitMs, artifact))

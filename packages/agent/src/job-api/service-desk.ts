@@ -1,18 +1,21 @@
-import type { JobManifest } from '@tenon/core'
+import type { JobKind, JobManifest, NetworkMode } from '@tenon/core'
 import { JobApiError } from './answer.ts'
 import type { ServiceDesk } from './route.ts'
 import type { RegistrySettings } from '../ground/registry-access.ts'
+import type { NetworkLimits } from '../egress/network.ts'
+import { demandsWalls } from '../jobs/spec.ts'
 import type { Services } from '../runtime/services.ts'
 
 export interface ServiceDeskContext {
   services: Services
   /** The install's own, from which the engine pulls. */
   registry: RegistrySettings | undefined
+  limits: NetworkLimits | undefined
 }
 
 /** What a job may do with the service of a component: which image runs is said by its manifest alone. */
 export function createServiceDesk(
-  { services, registry }: ServiceDeskContext,
+  { services, registry, limits }: ServiceDeskContext,
   manifest: JobManifest,
 ): ServiceDesk {
   const wanted = (component: string, spec: Parameters<ServiceDesk['bring']>[1]) => ({
@@ -25,11 +28,23 @@ export function createServiceDesk(
       return services.look(component)
     },
     compare: (component, spec) => services.compare(component, wanted(component, spec)),
-    bring: (component, spec) => services.bring(component, wanted(component, spec), manifest.jobId),
+    async bring(component, spec) {
+      if (demandsWalls(manifest.kind, limits)) throw walledOff(manifest.kind, limits?.[manifest.kind])
+      return services.bring(component, wanted(component, spec), manifest.jobId)
+    },
     settle: (component, keep) => services.settle(component, keep),
     remove: (component) => services.remove(component),
     logs: (component, lines) => services.logs(component, lines),
   }
+}
+
+/** Before anything is pulled or started: the engine would let the job to its services only after that. */
+function walledOff(kind: JobKind, limit: NetworkMode | undefined): JobApiError {
+  return new JobApiError(
+    'forbidden',
+    `The customer keeps this job out of the engine's network (TENON_JOB_NETWORKS has ${kind}=${limit}), where it would probe what it brings up.`,
+    `Have the customer take ${kind} out of TENON_JOB_NETWORKS of the agent, or run the component elsewhere.`,
+  )
 }
 
 /** Pure: by digest, as the install's registry is called by the engine. */

@@ -1,5 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { imageOf } from './service-desk.ts'
+import type { ServiceSpec } from '@tenon/protocol'
+import type { NetworkLimits } from '../egress/network.ts'
+import type { Services } from '../runtime/services.ts'
+import { createServiceDesk, imageOf } from './service-desk.ts'
 import { ApiWorld, type ApiJob } from '../testing/api-world.ts'
 
 let world: ApiWorld
@@ -40,6 +43,30 @@ describe('a service of a component', () => {
     const { status, body } = await world.call(job, 'PUT', '/v1/service?component=other', { body: '{}' })
     expect(status).toBe(403)
     expect(body.error?.message).toBe('This job has nothing to do with other.')
+  })
+
+  it('is not brought up by a deploy that the customer keeps out of the engine’s network, and nothing is started', async () => {
+    const digest = `sha256:${'a'.repeat(64)}`
+    const [operation] = job.manifest.operations
+    const artifacts = [{ name: 'artifact', repository: 'apps/shop/web', digest }]
+    const manifest = { ...job.manifest, operations: [{ ...operation!, component: 'web', artifacts }] }
+    const brought: string[] = []
+    const bring: Services['bring'] = async (component) => {
+      brought.push(component)
+      return { host: component, current: null, next: null, changed: true }
+    }
+    const services = { bring } as Services
+    const registry = { url: 'http://127.0.0.1:5000', keyFile: '/key' }
+    const spec = { command: [], replicas: 1, env: {}, secrets: {} } as unknown as ServiceSpec
+    const desk = (limits: NetworkLimits) => createServiceDesk({ services, registry, limits }, manifest)
+    await expect(desk({ deploy: 'internal' }).bring('web', spec)).rejects.toMatchObject({
+      code: 'forbidden',
+      message: expect.stringContaining('TENON_JOB_NETWORKS has deploy=internal'),
+      remedy: expect.stringContaining('take deploy out of TENON_JOB_NETWORKS'),
+    })
+    expect(brought).toEqual([])
+    await desk({ deploy: 'egress', action: 'internal' }).bring('web', spec)
+    expect(brought).toEqual(['web'])
   })
 
   it('runs the image that the manifest names by digest, from the install registry as the engine calls it', () => {

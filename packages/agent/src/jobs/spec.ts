@@ -2,7 +2,7 @@ import path from 'node:path'
 import type { JobKind, JobManifest } from '@tenon/core'
 import type { AgentConfig } from '../config.ts'
 import { insideEnv, openEnv, ownNetworkOf, rulesFor, type EgressSettings } from '../egress/job-egress.ts'
-import { isClosed, reachesCluster } from '../egress/network.ts'
+import { isClosed, reachesCluster, type NetworkLimits } from '../egress/network.ts'
 import type { Target } from '../egress/target.ts'
 import type { JobSpec, Runtime } from '../runtime/runtime.ts'
 
@@ -109,6 +109,12 @@ function apiServerNames(host: string | undefined): string[] {
   return ['kubernetes.default.svc', ...(host === undefined ? ranges : [host])]
 }
 
+/** Pure: whether the customer asks for a network of the job's own, without which such a job shall not run. */
+export function demandsWalls(kind: JobKind, limits: NetworkLimits | undefined): boolean {
+  const limit = limits?.[kind]
+  return limit === 'internal' || limit === 'cluster'
+}
+
 const BRINGS_SERVICES: ReadonlySet<string> = new Set(['container_image', 'docker_build'])
 
 /** On a cluster the walls are policies of its network, by the label of the mode; the relay is there all the same. */
@@ -127,8 +133,7 @@ function networkOfJob(
     const env = mode === 'egress' ? openEnv(egress, true, direct) : insideEnv(rules, direct)
     return { network: mode, env }
   }
-  const limit = egress.limits?.[manifest.kind]
-  const isDemanded = limit === 'internal' || limit === 'cluster'
+  const isDemanded = demandsWalls(manifest.kind, egress.limits)
   // An engine lets a container without a network into none, that of the services which the job probes neither.
   if (
     isContainer &&

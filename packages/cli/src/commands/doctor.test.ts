@@ -123,6 +123,28 @@ describe('the doctor', () => {
     })
   })
 
+  it('says once of all agents on Kubernetes that declared egress is open there, and what docker leaves open', async () => {
+    const open =
+      'Declared names narrow nothing on Kubernetes yet: jobs with egress reach whatever a pod reaches.'
+    const held =
+      'What internal and cluster jobs may reach holds where the network of the cluster enforces it.'
+    const services = 'Jobs of container_image and docker_build keep the whole network of the engine.'
+    const runtimeOf = (name: string, warnings: string[]) => ({ name, confinement: '', warnings })
+    const inCluster = ['acme', 'beta', 'gamma', 'delta'].map((install) =>
+      agent({ runtime: runtimeOf('kubernetes', [open, held]), role: 'install', install }),
+    )
+    const onDocker = agent({ runtime: runtimeOf('docker', [services]), role: 'install', install: 'epsilon' })
+    api.handlers['agents.list'] = () => ({ items: [...inCluster, onDocker], next: null })
+    const { status, message = '' } = (await examine()).checks['walls'] ?? {}
+    expect(status).toBe('warn')
+    const id = testId('agent')
+    const names = ['acme', 'beta', 'gamma'].map((install) => `${install}’s ${id} (install)`).join(', ')
+    expect(message).toContain(`${names} and 1 more: ${open}`)
+    expect(message.split(open)).toHaveLength(2)
+    expect(message).toContain(held)
+    expect(message).toContain(`epsilon’s ${id} (install): ${services}`)
+  })
+
   it('finds the bundles and bubblewrap where they are', async () => {
     const bin = join(home.home, 'bin')
     await mkdir(bin)

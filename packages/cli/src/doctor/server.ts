@@ -140,20 +140,25 @@ function nameOf({ id, install }: Agents[number]): string {
   return install ? `${install}’s ${id}` : id
 }
 
+const MOST_WARNINGS = 5
+
 /** What an agent said at its start that its machine cannot do; and what no machine does yet. */
 function checkWalls(items: Agents): Check {
-  const told = items
-    .filter(({ status, connected }) => status === 'enrolled' && connected)
-    .flatMap((agent) =>
-      (agent.runtime?.warnings ?? []).map((warning) => `${nameOf(agent)} (${agent.role}): ${warning}`),
-    )
+  const present = items.filter(({ status, connected }) => status === 'enrolled' && connected)
+  const warnings = [...new Set(present.flatMap((agent) => agent.runtime?.warnings ?? []))]
+  const told = warnings.map((warning) => {
+    const whose = present.filter((agent) => agent.runtime?.warnings.includes(warning))
+    const more = whose.length > 3 ? ` and ${whose.length - 3} more` : ''
+    const names = whose.slice(0, 3).map((agent) => `${nameOf(agent)} (${agent.role})`)
+    return `${names.join(', ')}${more}: ${warning}`
+  })
   const open =
     'jobs with egress and no declared names (Terraform, scripts, actions) have the network of their machine'
   const narrow = 'declare [[egress]] in the app, or narrow jobs with TENON_JOB_NETWORKS of the agent'
   if (told.length === 0) return ok('walls', `${open}; ${narrow}`)
   return warn(
     'walls',
-    `${told.slice(0, 3).join(' ')} Besides, ${open}`,
+    `${told.slice(0, MOST_WARNINGS).join(' ')} Besides, ${open}`,
     `see \`tenon agent list --json\`; ${narrow}`,
   )
 }

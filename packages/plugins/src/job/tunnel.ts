@@ -1,6 +1,6 @@
 import { request } from 'node:http'
 import { request as secureRequest } from 'node:https'
-import type { Socket } from 'node:net'
+import { isIP, type Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { z } from 'zod'
 import { isAbsent } from '../sdk/job-api.ts'
@@ -66,7 +66,7 @@ function ask(
 ): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const asking = (secure ? secureRequest : request)({
-      ...(secure ?? { socketPath }),
+      ...(secure ? { ...secure, servername: nameOf(secure) } : { socketPath }),
       method: 'CONNECT',
       path: place,
       agent: false,
@@ -87,6 +87,11 @@ function ask(
     })
     asking.end()
   })
+}
+
+/** Otherwise Node expects a certificate of the place that the `host` header names. An address is no name for TLS. */
+function nameOf({ host }: SecureAddress): string {
+  return isIP(host) === 0 ? host : ''
 }
 
 async function readAll(socket: Socket, head: Buffer): Promise<string> {

@@ -1,8 +1,11 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { packFolder, pushArtifact } from '@tenon/oci'
 import { MEDIA_TYPES } from '@tenon/protocol'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDeployWorld, type DeployWorld, type Given } from '../testing/deploy-world.ts'
-import { kubeconfig, kubectl, pathWith, pushBusybox, whyNoCluster } from '../testing/kubernetes.ts'
+import { accountOf, kubectl, pathWith, pushBusybox, whyNoCluster } from '../testing/kubernetes.ts'
 import { until } from '../testing/programs.ts'
 
 const absent = whyNoCluster('helm3')
@@ -22,12 +25,16 @@ it('an image that runs nothing says so when it is asked for its log', async () =
 describe.skipIf(absent)(`logs and debug on Kubernetes${absent ? ` (skipped: ${absent})` : ''}`, () => {
   let deploys: DeployWorld
   let given: Given
+  let folder: string
   const namespace = `look-${process.pid}`
 
+  // With the rights that the chart gives jobs: the ClusterRole `admin`, in the app's namespace alone.
   beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'tenon-look-'))
+    await kubectl('create', 'namespace', namespace)
     deploys = await createDeployWorld({
       types: ['docker_build', 'helm_chart'],
-      kubeconfig: kubeconfig(),
+      kubeconfig: await accountOf(namespace, folder),
       path: (world) => pathWith(world, { kubectl: 'kubectl', helm: 'helm3' }),
     })
     const digest = await pushBusybox(deploys.world, deploys.registry, 'apps/shop/api')
@@ -47,6 +54,7 @@ describe.skipIf(absent)(`logs and debug on Kubernetes${absent ? ` (skipped: ${ab
     await deploys?.run('destroy', given)
     await kubectl('delete', 'namespace', namespace, '--ignore-not-found', '--wait=false')
     await deploys?.close()
+    await rm(folder, { recursive: true, force: true })
   }, 120_000)
 
   it('tell what a service wrote, with its secrets masked', async () => {

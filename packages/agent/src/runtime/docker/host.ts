@@ -42,6 +42,7 @@ function confinementOf(about: EngineAbout, user: { uid: number }): string {
 
 function warningsOf(about: EngineAbout): string[] {
   return [
+    'Jobs of container_image and docker_build keep the whole network of the engine, since they probe what they bring up.',
     ...(about.missingLimits.length === 0
       ? []
       : [

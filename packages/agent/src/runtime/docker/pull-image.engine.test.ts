@@ -106,7 +106,9 @@ function describePulls(name: EngineName): void {
     await runtime.start(spec)
     expect(await runtime.wait('pulled', new AbortController().signal)).toMatchObject({ reason: 'completed' })
     await runtime.remove('pulled')
-    expect((await runtime.describe()).warnings).toEqual([])
+    expect((await runtime.describe()).warnings).not.toContainEqual(
+      expect.stringContaining('not on the engine yet'),
+    )
   })
 }
 

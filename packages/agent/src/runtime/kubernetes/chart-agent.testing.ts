@@ -32,6 +32,8 @@ export interface ChartAgent {
   release: string
   namespace: string
   jobsNamespace: string
+  /** By digest, known to every node. */
+  jobImage: string
   helm(...args: string[]): Promise<string>
   /** What it said so far, for a test that failed. */
   log(): Promise<string>
@@ -90,7 +92,7 @@ export async function installChartAgent(options: ChartAgentOptions): Promise<Cha
     await close()
     throw new Error(`The chart's agent did not come up: ${said}`, { cause: error })
   }
-  return { release, namespace, jobsNamespace: jobs.namespace, helm, log, close }
+  return { release, namespace, jobsNamespace: jobs.namespace, jobImage: jobs.image, helm, log, close }
 }
 
 async function jobImage({ dir, dist, tools }: ChartAgentOptions): Promise<string> {

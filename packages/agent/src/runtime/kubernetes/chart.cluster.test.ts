@@ -67,6 +67,30 @@ for (const name of ['helm3', 'helm4']) {
       expect(bindings.map((part) => /namespace: (\w+)/.exec(part)?.[1])).toEqual(['shop', 'bank'])
       expect(text).not.toContain('kind: ClusterRoleBinding')
     })
+
+    it('binds jobs of the network cluster to its DNS, its API server and those namespaces; internal ones to the agent', async () => {
+      const policies = async (more: Record<string, string>) => {
+        const text = await call('template', 'x', CHART, ...values(more))
+        const of = (mode: string) =>
+          text.split('---').find((part) => part.includes(`name: x-tenon-agent-${mode}`))
+        return { internal: of('internal') ?? '', cluster: of('cluster') ?? '' }
+      }
+      const { internal, cluster } = await policies({
+        'jobs.cluster.namespaces': '{shop,bank}',
+        'jobs.apiServerCidrs': '{10.0.0.10/32}',
+        'jobs.dns.namespace': 'openshift-dns',
+        'jobs.dns.podLabels.k8s-app': 'other',
+        'jobs.dns.cidrs': '{10.9.9.9/32}',
+        'jobs.dns.port': '5353',
+      })
+      expect(internal.match(/port: .+/g)).toEqual(['port: job-api, protocol: TCP }]'])
+      expect(cluster.match(/cidr: [^ ]+/g)).toEqual(['cidr: 10.9.9.9/32', 'cidr: 10.0.0.10/32'])
+      expect(cluster).toContain('kubernetes.io/metadata.name: openshift-dns')
+      expect(cluster).toContain('matchLabels: {"k8s-app":"other"}')
+      expect(cluster).toContain('{ port: 5353, protocol: UDP }')
+      expect(cluster).toContain('values: ["shop","bank"]')
+      expect((await policies({})).cluster).toContain('any address on these ports. Set jobs.apiServerCidrs.')
+    })
   })
 }
 
@@ -154,7 +178,10 @@ describe.skipIf(missing !== undefined)(`the chart's agent on a cluster ${missing
       image: cluster.image,
     })
     const described = await runtime.describe()
-    expect(described.warnings).toEqual([])
+    expect(described.warnings).toEqual([
+      expect.stringMatching(/egress reach whatever a pod reaches/),
+      expect.stringMatching(/enforces/),
+    ])
     expect(described.confinement).toContain(`made as system:serviceaccount:${cluster.namespace}:${account};`)
     await runtime.start({
       jobId: 'allowed',

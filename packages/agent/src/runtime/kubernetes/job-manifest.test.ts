@@ -20,6 +20,7 @@ const parts = {
   workBytes: 1000,
   keepSeconds: 100,
   hasPullSecret: false,
+  hostAliases: [{ ip: '10.0.0.7', hostnames: ['tenon.tenon.svc'] }],
 }
 const pod = (more: Partial<typeof parts> = {}) => buildJob({ ...parts, ...more }).spec.template.spec
 
@@ -68,6 +69,18 @@ describe('the Job of a job', () => {
       automountServiceAccountToken: true,
       serviceAccountName: 'cloud',
     })
+  })
+
+  it('knows the agent’s address and asks no DNS where its network is internal, unless the agent does not know it', () => {
+    const { hostAliases } = parts
+    const closed = { hostAliases, dnsPolicy: 'None', dnsConfig: { nameservers: ['127.0.0.1'] } }
+    expect(pod()).toMatchObject(closed)
+    for (const open of [
+      pod({ spec: { ...spec, network: 'cluster' } }),
+      pod({ spec: { ...spec, network: 'egress' } }),
+      pod({ hostAliases: [] }),
+    ])
+      for (const name of Object.keys(closed)) expect(open).not.toHaveProperty(name)
   })
 
   it('hands commands and variables on as they are, whatever the kubelet reads in dollars', () => {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { JobSpec } from '../runtime.ts'
 import { podSpec } from './pod-spec.ts'
-import type { PodSpec } from './pod-spec.ts'
+import type { HostAlias, PodSpec } from './pod-spec.ts'
 
 /** By these, an agent finds everything of its own in a namespace that others may use too. */
 export const LABELS = { agent: 'tenon.agent', network: 'tenon.network' } as const
@@ -21,6 +21,7 @@ export interface JobParts {
   /** How long an ended job waits for an agent that reads its log. */
   keepSeconds: number
   hasPullSecret: boolean
+  hostAliases?: HostAlias[] | undefined
 }
 
 /** Pure: the same job always has the same name, so that a second start finds the first. */

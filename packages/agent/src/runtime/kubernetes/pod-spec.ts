@@ -27,6 +27,13 @@ export interface PodParts {
   command: string[]
   workBytes: number
   hasPullSecret: boolean
+  /** Where the job API is, for jobs that may ask no DNS. */
+  hostAliases?: HostAlias[] | undefined
+}
+
+export interface HostAlias {
+  ip: string
+  hostnames: string[]
 }
 
 /** The folder that a job works in, as it sees it: no two jobs have the same. */
@@ -42,6 +49,7 @@ export function podSpec(parts: PodParts): PodSpec {
     restartPolicy: 'Never',
     terminationGracePeriodSeconds: Math.ceil(spec.limits.graceSeconds) + 2 * KEEPER_SECONDS,
     enableServiceLinks: false,
+    ...(spec.network === 'internal' ? namesOf(parts.hostAliases) : {}),
     automountServiceAccountToken: spec.serviceAccount !== undefined,
     ...(spec.serviceAccount === undefined ? {} : { serviceAccountName: spec.serviceAccount }),
     ...(hasPullSecret ? { imagePullSecrets: [{ name: `${name}-pull` }] } : {}),
@@ -67,6 +75,12 @@ export function podSpec(parts: PodParts): PodSpec {
       { name: 'files', secret: { secretName: name, defaultMode: 0o440 } },
     ],
   }
+}
+
+/** Whoever asks for another name is told at once that there is none, where a wall alone would let it wait. */
+function namesOf(hostAliases: HostAlias[] = []): Partial<PodSpec> {
+  if (hostAliases.length === 0) return {}
+  return { hostAliases, dnsPolicy: 'None', dnsConfig: { nameservers: ['127.0.0.1'] } }
 }
 
 function jobContainer({ spec, image, command }: PodParts): Container {
@@ -142,6 +156,9 @@ export interface PodSpec {
   restartPolicy: 'Never'
   terminationGracePeriodSeconds: number
   enableServiceLinks: boolean
+  hostAliases?: HostAlias[]
+  dnsPolicy?: 'None'
+  dnsConfig?: { nameservers: string[] }
   automountServiceAccountToken: boolean
   serviceAccountName?: string
   imagePullSecrets?: { name: string }[]

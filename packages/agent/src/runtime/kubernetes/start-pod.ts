@@ -1,4 +1,7 @@
+import { lookup } from 'node:dns/promises'
+import { isIP } from 'node:net'
 import path from 'node:path'
+import { isSpecialAddress } from '../../egress/addresses.ts'
 import { RuntimeError } from '../runtime.ts'
 import type { JobSpec } from '../runtime.ts'
 import { splitReference } from '../docker/pull-image.ts'
@@ -8,6 +11,7 @@ import type { JobFolder, JobRecord } from './job-folder.ts'
 import { buildFilesSecret, buildJob, buildPullSecret } from './job-manifest.ts'
 import type { KubeApi } from './kube-api.ts'
 import { isKube } from './kube-error.ts'
+import type { HostAlias } from './pod-spec.ts'
 
 /** How jobs of one agent are made. */
 export interface PodSettings {
@@ -16,6 +20,8 @@ export interface PodSettings {
   agentKey: string
   /** By digest; the image of every job whose spec names none. */
   image: string
+  /** The address by which jobs reach the agent. */
+  api?: { url: string } | undefined
   /** The program of that image. */
   command?: string[] | undefined
   /** Bounds what a job writes: past it the kubelet evicts the job. */
@@ -48,12 +54,13 @@ export async function createPod(
   const { agentKey, registryAuth, workBytes = WORK_BYTES, keepSeconds = KEEP_SECONDS } = options
   const image = spec.image ?? options.image
   const login = await registryAuth?.(image)
+  const hostAliases = await aliasesOf(options.api?.url)
   const { jobId, fence, limits } = spec
   const { timeoutSeconds, graceSeconds } = limits
   const confinement = `a pod in ${options.namespace}${spec.serviceAccount ? ` as ${spec.serviceAccount}` : ''}`
   const record = { jobId, fence, confinement, startedAt: context.now(), timeoutSeconds, graceSeconds }
   await createJobFolder(folder, record)
-  const parts = { agentKey, image, workBytes, keepSeconds, hasPullSecret: login !== undefined }
+  const parts = { agentKey, image, workBytes, keepSeconds, hasPullSecret: login !== undefined, hostAliases }
   const job = buildJob({ ...parts, spec, command: options.command ?? JOB_PROGRAM })
   try {
     // First the Secrets, so that no pod waits for them; by their names `remove` finds them, Job or not.
@@ -72,6 +79,15 @@ export async function createPod(
     })
   }
   return record
+}
+
+/** As the agent itself finds it; none where pods alone can. A Service keeps its address for as long as it is there. */
+async function aliasesOf(url: string | undefined): Promise<HostAlias[]> {
+  const host = url === undefined ? '' : new URL(url).hostname
+  if (host === '' || isIP(host.replaceAll(/^\[|\]$/g, '')) !== 0) return []
+  const found = await lookup(host, { all: true }).catch(() => [])
+  const far = found.filter(({ address }) => !isSpecialAddress(address))
+  return far.map(({ address }) => ({ ip: address, hostnames: [host] }))
 }
 
 function checkSpec(spec: JobSpec): void {

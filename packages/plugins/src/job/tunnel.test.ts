@@ -1,0 +1,37 @@
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { openTunnel } from './tunnel.ts'
+
+it.each([
+  ['localhost', 'DNS:localhost'],
+  ['127.0.0.1', 'IP:127.0.0.1'],
+])('knows the agent at %s by its certificate, whatever the place that is asked for', async (host, name) => {
+  const dir = mkdtempSync(join(tmpdir(), 'tenon-tunnel-'))
+  const files = { key: join(dir, 'key'), cert: join(dir, 'cert') }
+  const form = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2']
+  const subject = ['-subj', '/CN=agent', '-addext', `subjectAltName=${name}`]
+  execFileSync('openssl', ['req', '-x509', ...form, ...subject, '-keyout', files.key, '-out', files.cert], {
+    stdio: 'ignore',
+  })
+  const cert = readFileSync(files.cert, 'utf8')
+  const agent = createServer({ cert, key: readFileSync(files.key) })
+  agent.on('connect', ({ url }, socket) => socket.end(`HTTP/1.1 200 Here\r\n\r\n${url}`))
+  await new Promise<void>((resolve) => agent.listen(0, host, resolve))
+  const secure = { host, port: (agent.address() as AddressInfo).port, ca: cert }
+  const options = { socketPath: '', secure, token: 't', signal: new AbortController().signal, patienceMs: 0 }
+  try {
+    for (const place of ['registry.example:443', '10.0.0.1:443']) {
+      const said: Buffer[] = []
+      for await (const bytes of await openTunnel(options, place)) said.push(bytes as Buffer)
+      expect(Buffer.concat(said).toString()).toBe(place)
+    }
+  } finally {
+    agent.close()
+    rmSync(dir, { recursive: true })
+  }
+})
