@@ -11,7 +11,11 @@ const CHECKS = [
   ['lint and sizes', 'oxlint', ['--type-aware', '--quiet']],
   ['format', 'oxfmt', ['--check']],
   ['unused code', 'knip', ['--no-progress', '--no-config-hints']],
-  ['boundaries', 'vitest', ['run', 'test/boundaries.test.ts', '--reporter=dot']],
+  [
+    'boundaries and rooms',
+    'vitest',
+    ['run', 'test/boundaries.test.ts', 'test/rooms.test.ts', '--reporter=dot'],
+  ],
 ]
 
 ensureInstalled()
@@ -20,7 +24,7 @@ for (const [name, program, args] of CHECKS) {
   const started = Date.now()
   const { code, output } = await run(program, args)
   const seconds = ((Date.now() - started) / 1000).toFixed(1)
-  console.log(`${code === 0 ? 'ok  ' : 'FAIL'}  ${name.padEnd(16)} ${seconds} s`)
+  console.log(`${code === 0 ? 'ok  ' : 'FAIL'}  ${name.padEnd(20)} ${seconds} s`)
   if (code === 0) continue
   failed.push(name)
   console.log(output.trimEnd())

@@ -1,51 +1,30 @@
+import { firstIdentity } from './enrolment/first-identity.ts'
+import { openDesk } from './owner/open-desk.ts'
+import { assemble } from './assemble.ts'
+import { prepareSecureApi, serveJobs } from './job-api/serve-jobs.ts'
 import { mkdir } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { PRODUCT_VERSION, type AgentFrame } from '@tenon/protocol'
 import type { Logger } from 'pino'
-import { createSecretSource } from './job-api/absent-secrets.ts'
 import { createChannel, type Channel, type FinalReject } from './channel/channel.ts'
-import type { HelloContent } from './channel/handshake.ts'
-import { capacityOf, type AgentConfig } from './config.ts'
-import { CredentialDesk } from './job-api/credentials.ts'
-import { openEgress, type Egress } from './egress/settings.ts'
-import { enrol } from './enrolment/enrol.ts'
+import type { AgentConfig } from './config.ts'
+import { openEgress } from './egress/settings.ts'
 import { AgentError, messageOf } from './ground/errors.ts'
 import { signerOf } from './ground/crypto.ts'
 import { describeRuntime } from './runtime/describe-runtime.ts'
-import { EventOutbox } from './journal/event-outbox.ts'
-import { Holds } from './jobs/hold.ts'
 import { EXIT, exitCodeOf, type ExitCode } from './ground/exit-codes.ts'
 import { lockFolder } from './ground/folder-lock.ts'
-import { bootIdentity, loadOrMakeKey, saveIdentity, type Identity } from './enrolment/identity.ts'
-import type { OwnCertificate } from './job-api/certificate.ts'
-import { serveJobApi } from './job-api/server.ts'
-import { prepareCertificate } from './job-api/tls.ts'
-import { chooseFolder, makePrivateFolder, prepareSocket } from './job-api/socket-folder.ts'
-import { createJobDesk } from './job-api/job-desk.ts'
-import { readTokenFile } from './enrolment/join-token.ts'
-import { JobRunner } from './jobs/runner.ts'
-import { jobSpecSettings } from './jobs/spec.ts'
-import type { Journal } from './journal/journal.ts'
-import type { JournalEntry } from './journal/journal-entry.ts'
-import type { JournalState } from './journal/journal-state.ts'
+import { bootIdentity, type Identity } from './enrolment/identity.ts'
+import { prepareSocket } from './job-api/socket-folder.ts'
 import { KeyRotation } from './enrolment/key-rotation.ts'
-import { LogShipper } from './journal/log-shipper.ts'
 import { openJournal } from './journal/open-journal.ts'
-import { writeLastStart } from './owner/last-start.ts'
-import { createRunningDesk, type RunningDeskContext } from './owner/running-desk.ts'
-import { serveDesk } from './owner/serve-desk.ts'
 import type { Runtime } from './runtime/runtime.ts'
 import { Session } from './session.ts'
-import { Slots } from './jobs/slots.ts'
 import { bindStore } from './store/bind-store.ts'
 import { openInstallStore } from './store/file-store.ts'
-import type { InstallStore } from './store/install-store.ts'
 import { openSealing } from './store/sealing.ts'
 import { loadStoreKey } from './store/store-key.ts'
-
-/** A journaled log offset is a hint; this far behind is near enough. */
-const NOTE_LOG_EVERY_BYTES = 262_144
 
 export interface AgentOptions {
   config: AgentConfig
@@ -99,197 +78,59 @@ class RunningAgent implements Agent {
 
   async #setUp(): Promise<void> {
     const { config, runtime, clock } = this.#options
-    await mkdir(config.dir, { recursive: true, mode: 0o700 })
-    const lock = await lockFolder(config.dir)
-    this.#cleanups.push(() => lock.release())
-    const identity = (await bootIdentity(config.dir)) ?? (await this.#enrol())
-    this.#log.info(
-      { agentId: identity.agentId, role: identity.role, boot: identity.bootCounter },
-      'agent starts',
-    )
-    const secrets = await this.#openStore(identity)
-    const { journal, state } = await openJournal(config, clock, this.#log)
-    this.#cleanups.push(() => journal.close())
-    const socket = await prepareSocket(config.dir, os.tmpdir(), runtime.jobGroup)
-    const secure = await this.#prepareSecureApi()
-    const egress = await openEgress(config, this.#log)
-
+    const log = this.#log
+    const ground = await this.#openGround()
+    const { identity, journal, state, secrets, doors, description } = ground
     let channel: Channel | undefined
     const send = (frame: AgentFrame) => channel?.send(frame) ?? false
-    const description = await describeRuntime(runtime, config, this.#log)
-    const { confinement } = description
-    const ground = { socket, secure, egress, confinement, store: secrets?.store }
-    const parts = this.#assemble(identity, journal, state, ground, send, () => channel)
+    const onFatal = (error: unknown) => this.#fail(error)
+    const parts = assemble({
+      ...{ config, runtime, identity, journal, state, send, onFatal, clock, log },
+      api: { ...doors, confinement: description.confinement, store: secrets?.store },
+      channel: () => channel,
+    })
     const { runner, events, credentials } = parts
     this.#cleanups.push(
       () => runner.leave(),
       async () => credentials.close(),
     )
+    const { bootCounter } = identity
     await events.raise('agent.started', null, {
       version: PRODUCT_VERSION,
-      bootCounter: identity.bootCounter,
+      bootCounter,
       runtime: runtime.name,
     })
     await runner.recover()
-    await this.#serveJobs(
-      { ...parts, identity, journal, store: secrets?.store, send },
-      { socket, secure, egress },
-    )
-    const session = new Session({
-      ...parts,
-      identity,
-      journal,
-      state,
-      secrets,
-      send,
-      clock,
-      log: this.#log,
-      slots: config.slots,
-      runtime: description,
-      onFatal: (error) => this.#fail(error),
-    })
+    const own = { ...parts, identity, journal, state, store: secrets?.store, send, clock, log }
+    const api = await serveJobs({ ...own, config, runtime }, doors)
+    this.#cleanups.push(() => api.close())
+    const session = new Session({ ...own, secrets, slots: config.slots, runtime: description, onFatal })
     const recipient = secrets?.sealing.recipient ?? null
-    const onRotated = () => channel?.redial()
-    const rotation = new KeyRotation({
-      ...parts,
-      config,
-      identity,
-      recipient,
-      onRotated,
-      clock,
-      log: this.#log,
-    })
+    const rotation = new KeyRotation({ ...own, config, recipient, onRotated: () => channel?.redial() })
     this.#cleanups.push(() => rotation.close())
-    const owned = { ...parts, identity, journal, state, session, rotation, store: secrets?.store }
-    await this.#openDesk(owned, description)
+    const desk = await openDesk(config, { ...own, session, rotation }, { runtime: description, log })
+    this.#cleanups.push(() => desk.close())
     await rotation.start()
     channel = this.#openChannel(identity, session)
   }
 
-  async #serveJobs(
-    parts: {
-      runner: JobRunner
-      credentials: CredentialDesk
-      identity: Identity
-      journal: Journal<JournalEntry>
-      store: InstallStore | undefined
-      send: (frame: AgentFrame) => boolean
-    },
-    { socket, secure, egress }: { socket: string; secure: SecureApi | undefined; egress: Egress },
-  ): Promise<void> {
+  /** All that lies on disk, and where jobs will reach this agent. */
+  async #openGround() {
     const { config, runtime, clock } = this.#options
-    const { runner, store } = parts
-    const desk = {
-      ...parts,
-      egress: egress.settings,
-      config,
-      secretOf: store && createSecretSource(store),
-      stateLockHolder: (component: string) => runner.stateLockHolder(component),
-      services: runtime.services,
-      clock,
-    }
-    const api = await serveJobApi({
-      socket,
-      secure,
-      jobGroup: runtime.jobGroup,
-      authenticate: (token) => {
-        const life = runner.authenticate(token)
-        return life && createJobDesk(desk, life)
-      },
-      relay: egress.relay,
-      log: this.#log,
-    })
-    this.#cleanups.push(() => api.close())
-  }
-
-  #assemble(
-    identity: Identity,
-    journal: Journal<JournalEntry>,
-    state: JournalState,
-    api: JobGround,
-    send: (frame: AgentFrame) => boolean,
-    channel: () => Channel | undefined,
-  ) {
-    const { config, runtime, clock } = this.#options
-    const { agentId, serverId, role, installId, key } = identity
-    const shipper = new LogShipper({
-      runtime,
-      link: {
-        get isOpen() {
-          return channel()?.isOpen ?? false
-        },
-        send,
-        sendBulk: async (bytes) => channel()?.sendBulk(bytes),
-      },
-      maxBytesPerJob: config.maxLogBytes,
-      onAck: (jobId, fence, acked, ended) => {
-        const record = state.jobs.get(jobId)
-        if (!record || (record.logEnded === ended && acked - record.logAcked < NOTE_LOG_EVERY_BYTES)) return
-        journal.note({ type: 'log', jobId, fence, acked, ended })
-      },
-      log: this.#log,
-    })
-    const sign = signerOf(key)
-    const events = new EventOutbox({ agentId, journal, state, sign, clock, send })
-    const runner = new JobRunner({
-      agentId,
-      serverId,
-      sign,
-      journal,
-      state,
-      runtime,
-      confinement: api.confinement,
-      shipper,
-      events,
-      send,
-      clock,
-      target: { role, installId },
-      keys: () => identity.keysAt(clock()),
-      skewMs: config.clockSkewMs,
-      slots: new Slots(capacityOf(config)),
-      holds: new Holds(),
-      spec: {
-        ...jobSpecSettings(config, runtime.name),
-        apiSocket: api.socket,
-        egress: api.egress.settings,
-        remoteApi: api.secure && { url: api.secure.url, ca: api.secure.certificate.cert },
-      },
-      store: api.store,
-      givenKey: identity.journalKey,
-      maxLogBytes: config.maxLogBytes,
-      onFatal: (error) => this.#fail(error),
-      log: this.#log,
-    })
-    return { shipper, events, runner, credentials: new CredentialDesk(send) }
-  }
-
-  /** On a cluster jobs see no socket: they come over TLS, to an address and a certificate that stay. */
-  async #prepareSecureApi(): Promise<SecureApi | undefined> {
-    const { config, clock } = this.#options
-    if (config.kubernetes === undefined) return undefined
-    const { api } = config.kubernetes
-    const named = new URL(api.url).hostname.replaceAll(/^\[|\]$/g, '')
-    return { ...api, certificate: await prepareCertificate(config.dir, named, clock()) }
-  }
-
-  /** Beside the folder of the job API, not in it: jobs are let into that one. */
-  async #openDesk(
-    parts: Omit<RunningDeskContext, 'start' | 'clock'>,
-    runtime: HelloContent['runtime'],
-  ): Promise<void> {
-    const { config, clock } = this.#options
-    const folder = chooseFolder(config.dir, os.tmpdir(), 'admin')
-    await makePrivateFolder(folder)
-    const socket = path.join(folder, 'admin.sock')
-    const start = await writeLastStart(config, {
-      socket,
-      version: PRODUCT_VERSION,
-      startedAt: new Date(clock()).toISOString(),
-      runtime,
-    })
-    const desk = createRunningDesk({ ...parts, start, clock })
-    const server = await serveDesk({ socket, desk, log: this.#log })
-    this.#cleanups.push(() => server.close())
+    await mkdir(config.dir, { recursive: true, mode: 0o700 })
+    const lock = await lockFolder(config.dir)
+    this.#cleanups.push(() => lock.release())
+    const identity = (await bootIdentity(config.dir)) ?? (await this.#enrol())
+    const { agentId, role, bootCounter: boot } = identity
+    this.#log.info({ agentId, role, boot }, 'agent starts')
+    const secrets = await this.#openStore(identity)
+    const { journal, state } = await openJournal(config, clock, this.#log)
+    this.#cleanups.push(() => journal.close())
+    const socket = await prepareSocket(config.dir, os.tmpdir(), runtime.jobGroup)
+    const secure = await prepareSecureApi(config, clock())
+    const egress = await openEgress(config, this.#log)
+    const description = await describeRuntime(runtime, config, this.#log)
+    return { identity, secrets, journal, state, doors: { socket, secure, egress }, description }
   }
 
   #openChannel(identity: Identity, session: Session): Channel {
@@ -322,32 +163,9 @@ class RunningAgent implements Agent {
     return channel
   }
 
-  async #enrol(): Promise<Identity> {
+  #enrol(): Promise<Identity> {
     const { config, random, clock } = this.#options
-    const { joinToken, dir } = config
-    if (!joinToken) {
-      throw new AgentError(
-        'not_enrolled',
-        `The folder ${dir} holds no identity yet, and no join token was given.`,
-        'Make a join token on the server and pass its file with --join-token-file.',
-      )
-    }
-    const identity = await enrol({
-      serverUrl: config.serverUrl,
-      joinToken: 'value' in joinToken ? joinToken.value : await readTokenFile(joinToken.file),
-      key: await loadOrMakeKey(dir),
-      recipient: null,
-      hostname: os.hostname().slice(0, 255),
-      proxy: config.proxy,
-      log: this.#log,
-      random,
-      clock,
-      signal: this.#stopping.signal,
-    })
-    await saveIdentity(dir, identity)
-    const booted = await bootIdentity(dir)
-    if (!booted) throw new Error(`the identity just written to ${dir} is gone`)
-    return booted
+    return firstIdentity(config, { random, clock, log: this.#log, signal: this.#stopping.signal })
   }
 
   async #openStore(identity: Identity) {
@@ -382,20 +200,4 @@ class RunningAgent implements Agent {
       await cleanup().catch((error: unknown) => this.#log.warn({ err: error }, 'a part did not end well'))
     }
   }
-}
-
-/** What jobs stand on. */
-interface JobGround {
-  socket: string
-  secure: SecureApi | undefined
-  egress: Egress
-  confinement: string
-  store: InstallStore | undefined
-}
-
-interface SecureApi {
-  url: string
-  host: string
-  port: number
-  certificate: OwnCertificate
 }

@@ -1,3 +1,4 @@
+import { findIdentity } from './keys/identity.ts'
 import { makeId } from '@tenon/core'
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
@@ -24,8 +25,8 @@ export async function recoverOwner(config: Config, log: Logger): Promise<{ token
     const pool = openPool(databaseUrl, 2, config.databaseSilenceSeconds * 1000, onBroken)
     undo.push(() => pool.end())
     const db = openDb(pool)
-    const identity = await db.selectFrom('server_identity').select('server_id').executeTakeFirst()
-    if (!identity)
+    const serverId = await findIdentity(db)
+    if (serverId === undefined)
       throw new StartError(
         'no_tenant',
         'no server has started on this database yet',
@@ -42,7 +43,7 @@ export async function recoverOwner(config: Config, log: Logger): Promise<{ token
       slots: createSlots(),
       // Nobody waits for news of it.
       hub: { nudge: () => undefined },
-      serverId: identity.server_id,
+      serverId,
       newId: (kind) => makeId(kind, now(), randomBytes(10)),
     })
     return { tokenId, file: ownerTokenFile(config.dataDir) }

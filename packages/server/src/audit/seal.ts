@@ -1,4 +1,4 @@
-import { SERVER_CHAIN } from '@tenon/core'
+import { appendPending } from '../store/audit-append.ts'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 
@@ -19,16 +19,6 @@ async function sealBatch(context: Context): Promise<number> {
   return context.db.transaction().execute(async (db) => {
     const lock = sql<{ mine: boolean }>`select pg_try_advisory_xact_lock(${ONE_WRITER}) as mine`
     if (!(await lock.execute(db)).rows[0]?.mine) return 0
-    const { rows } = await sql<{ count: number }>`
-      with waiting as (
-        delete from audit_pending where id in (select id from audit_pending order by id limit ${BATCH})
-        returning id, before, after
-      ), ordered as (
-        select array_agg(${SERVER_CHAIN}::text) as chain, array_agg(before) as before, array_agg(after) as after,
-          count(*)::int as count
-        from (select * from waiting order by id) as w
-      )
-      select count from ordered cross join lateral audit_append(chain, before, after) as head`.execute(db)
-    return rows[0]?.count ?? 0
+    return appendPending(db, BATCH)
   })
 }

@@ -1,3 +1,4 @@
+import { APPEND_MADE_ENTRIES } from '../store/audit-append.ts'
 import {
   entryParts,
   INTERACTIVE_KINDS,
@@ -155,14 +156,7 @@ export const CLAIM = `
       manifest_digest
   ), entries as (
     select id, install_id as chain, ${fill('$9')} as before, ${fill('$10')} as after from claimed
-  ), pending as (
-    insert into audit_pending (before, after) select before, after from entries where chain is null order by id
-  ), appended as (
-    select heads.seq from (
-      select array_agg(chain) as chain, array_agg(before) as before, array_agg(after) as after
-      from (select * from entries where chain is not null order by chain collate "C", id) as ordered
-    ) as all_entries cross join lateral audit_append(chain, before, after) as heads
-  )
+  ), ${APPEND_MADE_ENTRIES}
   select id, claim, fence, manifest, manifest_key_id, manifest_signature, 'claimed' as what
   from claimed cross join (select count(*) from appended) as written
   union all

@@ -22,3 +22,9 @@ export async function ensureIdentity(db: Db, masterKey: Uint8Array, nowMs: numbe
     return row.server_id
   })
 }
+
+/** Undefined before the first start. */
+export async function findIdentity(db: Db): Promise<string | undefined> {
+  const row = await db.selectFrom('server_identity').select('server_id').executeTakeFirst()
+  return row?.server_id
+}

@@ -1,17 +1,11 @@
-import { entryParts, SERVER_CHAIN, type AuditFact, type AuditHead } from '@tenon/core'
+import { type Fact, auditStatements } from './audit-append.ts'
+import type { AuditFact, AuditHead } from '@tenon/core'
 import type pg from 'pg'
 import type { Logger } from 'pino'
 import type { Hub } from '../ground/hub.ts'
 import type { Slots, TakenSlots } from '../ground/slots.ts'
 import { isDatabaseAway, isDeadlock } from './database.ts'
-import {
-  isStalePlan,
-  statement,
-  transactionOn,
-  type Change,
-  type Db,
-  type TransactionConnection,
-} from './statements.ts'
+import { isStalePlan, transactionOn, type Change, type Db, type TransactionConnection } from './statements.ts'
 
 /** A change in the making: its statements, the audit entries and hints that belong to it. */
 export interface Tx {
@@ -110,39 +104,4 @@ async function runOn<T>(
     for (const { chain, seq, hash } of rows) heads.set(chain, { chain, seq, hash })
   const committed: Committed<T> = { value, heads }
   return { committed, topics }
-}
-
-type Fact = { chain: string; fact: AuditFact }
-
-/** At most two statements: entries of the installs' chains, and facts that wait for the server's own. */
-function auditStatements(at: string, facts: Fact[]): pg.QueryConfig[] {
-  const rows = facts.map(({ chain, fact }) => ({ chain, ...entryParts(chain, fact, at) }))
-  const own = rows.filter((row) => row.chain === SERVER_CHAIN)
-  const installs = rows.filter((row) => row.chain !== SERVER_CHAIN).toSorted(byChain)
-  return [
-    ...(own.length > 0 ? [statement(INSERT_PENDING, [column(own, 'before'), column(own, 'after')])] : []),
-    ...(installs.length > 0
-      ? [
-          statement(APPEND_ENTRIES, [
-            column(installs, 'chain'),
-            column(installs, 'before'),
-            column(installs, 'after'),
-          ]),
-        ]
-      : []),
-  ]
-}
-
-const INSERT_PENDING = `insert into audit_pending (before, after)
-  select before, after from unnest($1::text[], $2::text[]) with ordinality as f(before, after, n) order by n`
-
-const APPEND_ENTRIES = 'select * from audit_append($1::text[], $2::text[], $3::text[])'
-
-/** In one order everywhere, so that two changes over the same chains cannot wait for each other in a circle. */
-function byChain(a: { chain: string }, b: { chain: string }): number {
-  return a.chain < b.chain ? -1 : a.chain > b.chain ? 1 : 0
-}
-
-function column<K extends string>(rows: Record<K, string>[], name: K): string[] {
-  return rows.map((row) => row[name])
 }
