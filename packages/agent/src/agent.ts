@@ -85,9 +85,17 @@ class RunningAgent implements Agent {
     const send = (frame: AgentFrame) => channel?.send(frame) ?? false
     const onFatal = (error: unknown) => this.#fail(error)
     const parts = assemble({
-      ...{ config, runtime, identity, journal, state, send, onFatal, clock, log },
+      config,
+      runtime,
+      identity,
+      journal,
+      state,
       api: { ...doors, confinement: description.confinement, store: secrets?.store },
+      send,
       channel: () => channel,
+      onFatal,
+      clock,
+      log,
     })
     const { runner, events, credentials } = parts
     this.#cleanups.push(
