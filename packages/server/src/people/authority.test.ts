@@ -1,7 +1,7 @@
 import { USER_ROLES, type UserRole } from '@tenon/core'
 import { SUBJECTS, type Subject } from '@tenon/protocol'
 import { describe, expect, it } from 'vitest'
-import { authorize, authorizeElevated, mayCall, type Right } from '../people/authority.ts'
+import { authorize, authorizeElevated, mayCall, type Right } from './authority.ts'
 
 const callerWith = (role: UserRole) => ({
   principal: { id: 'prn_1', kind: 'user' as const, name: 'anna' },
