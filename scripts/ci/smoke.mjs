@@ -50,7 +50,7 @@ export async function smoke({ root, nodes }) {
 }
 
 /** @returns {Promise<string | undefined>} what went wrong */
-export async function tryNode(root, node) {
+async function tryNode(root, node) {
   const folder = mkdtempSync(join(tmpdir(), 'tenon-smoke-'))
   symlinkSync(node, join(folder, 'node'))
   const dir = join(folder, 'data')
