@@ -14,8 +14,8 @@ export default defineConfig({
       ...configDefaults.exclude,
       ...(stage === 'everyday' ? STAGES.map((name) => `**/*.${name}.test.ts`) : []),
     ],
-    // Stages load the whole machine (container engines, a Kubernetes cluster), so their files run one at a time.
-    fileParallelism: !isStage,
+    // Engines and two versions at once load the whole machine, so those files run one at a time. A cluster mostly lets wait.
+    fileParallelism: !isStage || stage === 'cluster',
     globalSetup: ['packages/server/src/postgres/vitest-global-setup.ts'],
     // Past every wait inside a test: what it waited for in vain is then what is told.
     testTimeout: 120_000,

@@ -34,6 +34,7 @@ async function runStages() {
     const outcome = minutes === undefined ? 'skipped' : await runStage(stage, { cwd: root, env, minutes })
     done.push({ name: stage.name, outcome, minutes: minutesSince(from) })
     console.log(`=== ${stage.name}: ${outcome} after ${minutesSince(from).toFixed(1)} min`)
+    if (outcome === 'hung') console.log(`It was to end within ${minutes.toFixed(0)} minutes.`)
     if (stage.isGround && outcome !== 'passed') break
   }
   return done

@@ -1,54 +1,84 @@
 // One run of vitest with what is said of it afterwards: counts, the slowest tests, and in CI a second try of what failed.
 import { spawn } from 'node:child_process'
-import { appendFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
-import { collect, isWorthRetrying, retryArguments } from './ci/results.mjs'
+import { fileURLToPath } from 'node:url'
+import { collect, fits, retryArguments } from './ci/results.mjs'
+
+const outsideReporter = fileURLToPath(new URL('ci/outside-reporter.mjs', import.meta.url))
 
 /**
- * @param {{ root: string, args: string[], env: NodeJS.ProcessEnv, retry: boolean, stdio?: 'inherit' | 'ignore' }} asked
- * @returns {Promise<{ code: number, passed: number, failed: number, skipped: number, flaky: string[] }>}
+ * Errors outside of every test fail a run whatever a second try gives: nobody knows which test to try.
+ * `until` is when its stage of CI ends; a second try that would outlast it is left out, by name.
+ * @param {{ root: string, args: string[], env: NodeJS.ProcessEnv, retry: boolean, until?: number, stdio?: 'inherit' | 'ignore' }} asked
+ * @returns {Promise<{ code: number, passed: number, failed: number, skipped: number, flaky: string[], outside: string[], absent: [string, string][] }>}
  */
-export async function runTests({ root, args, env, retry, stdio = 'inherit' }) {
+export async function runTests({ root, args, env, retry, until = Infinity, stdio = 'inherit' }) {
   const first = await once({ root, args, env, stdio })
-  const failed = first.results.failed.map((test) => ({ ...test, file: relative(root, test.file) }))
-  for (const line of slowest(first.results.tests)) console.log(line)
-  const counts = { ...first.results.counts, flaky: [] }
-  if (first.code === 0 || !retry || !isWorthRetrying(first.results)) return { ...counts, code: first.code }
-  return { ...counts, ...(await tryAgain({ root, env, stdio, failed, passed: counts.passed })) }
+  const { failed, tests, counts } = first.results
+  for (const line of slowest(tests)) console.log(line)
+  const { outside, absent } = first
+  const told = { ...counts, flaky: [], outside, absent, code: first.code }
+  if (first.code === 0 || !retry || failed.length === 0) return told
+  const again = await tryAgain({ root, env, stdio, failed, until })
+  const left = failed.length - again.length
+  const isGood = left === 0 && outside.length === 0
+  return { ...told, flaky: again, failed: left, passed: counts.passed + again.length, code: isGood ? 0 : 1 }
 }
 
 /** Each alone, once more. Whatever fails twice fails the run; the rest is named, since a race seen once is a defect. */
-async function tryAgain({ root, env, stdio, failed, passed }) {
+async function tryAgain({ root, env, stdio, failed, until }) {
   const flaky = []
   for (const test of failed) {
-    console.log(`\nOnce more, alone: ${test.file}${test.name ? ` > ${test.name}` : ''}`)
-    const { code, results } = await once({ root, env, stdio, args: retryArguments(test) })
-    if (code === 0 && results.counts.passed > 0) flaky.push(`${test.file} > ${test.name ?? 'the whole file'}`)
+    const file = relative(root, test.file)
+    const title = `${file} > ${test.name ?? 'the whole file'}`
+    const msLeft = until - Date.now()
+    if (!fits(test, msLeft)) {
+      console.log(`\nNot tried again, its stage ends in ${Math.round(msLeft / 1000)} s: ${title}`)
+      continue
+    }
+    console.log(`\nOnce more, alone: ${title}`)
+    const { code, results } = await once({ root, env, stdio, args: retryArguments({ ...test, file }) })
+    if (code === 0 && results.counts.passed > 0) flaky.push(title)
   }
-  const left = failed.length - flaky.length
-  return { flaky, failed: left, passed: passed + flaky.length, code: left === 0 ? 0 : 1 }
+  return flaky
 }
 
 async function once({ root, args, env, stdio }) {
   const folder = mkdtempSync(join(tmpdir(), 'tenon-test-report-'))
-  const report = join(folder, 'report.json')
+  const [json, outside, absent] = ['report.json', 'outside', 'absent'].map((name) => join(folder, name))
   try {
-    const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`]
+    const reporters = ['default', 'json', outsideReporter].map((name) => `--reporter=${name}`)
     const vitest = join(root, 'node_modules', '.bin', 'vitest')
-    const code = await ended(spawn(vitest, ['run', ...reporters, ...args], { cwd: root, stdio, env }))
-    return { code, results: collect(read(report)) }
+    const child = spawn(vitest, ['run', ...reporters, `--outputFile.json=${json}`, ...args], {
+      cwd: root,
+      stdio,
+      env: { ...env, TENON_TEST_OUTSIDE: outside, TENON_TEST_ABSENT: absent },
+    })
+    const code = await ended(child)
+    const { errors, broken } = parse(read(outside)) ?? { errors: [], broken: [] }
+    return {
+      code,
+      results: collect(parse(read(json)) ?? { testResults: [], success: false }, broken),
+      outside: errors,
+      absent: read(absent)
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line)),
+    }
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
 }
 
-function read(report) {
-  try {
-    return JSON.parse(readFileSync(report, 'utf8'))
-  } catch {
-    return { testResults: [], success: false }
-  }
+/** Empty where vitest ended before it wrote one. */
+function read(file) {
+  return existsSync(file) ? readFileSync(file, 'utf8') : ''
+}
+
+function parse(text) {
+  return text === '' ? undefined : JSON.parse(text)
 }
 
 function ended(child) {

@@ -33,10 +33,12 @@ const PATH = [process.env.PATH, toolsFolder].join(delimiter)
 const env = { ...process.env, ...cluster.env, PATH, TENON_TEST_STAGE: stage }
 // The cluster has processes of its own: a stopped run takes it down too.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => undefined)
-const results = await runTests({ root, args, env, retry: process.env.CI === 'true' })
+const until = Number(process.env.TENON_STAGE_ENDS ?? Infinity)
+const results = await runTests({ root, args, env, retry: process.env.CI === 'true', until })
 process.exitCode = results.code
 await cluster.stop()
-const absent = await absentParts()
+// Each once: a file that is tried again tells the same again.
+const absent = [...new Map([...results.absent, ...(await absentParts())])]
 if (stage === 'cluster' && env.TENON_KUBERNETES_ABSENT)
   absent.push(['Kubernetes', env.TENON_KUBERNETES_ABSENT])
 for (const needs of stage === 'everyday' ? Object.values(STAGES) : [])

@@ -1,27 +1,36 @@
 // Pure: what vitest's JSON report says, and what of it is tried again.
 
-/** More than so many failures are no race: the code is broken, and trying again only takes time. */
-const AT_MOST_AGAIN = 8
+/** What a test alone needs besides its own time: programs, a database, an engine are made for it first. */
+const SETUP_MS = 60_000
 
-/** @returns what counts of one report of vitest */
-export function collect({ testResults, success, numPendingTests = 0, numTodoTests = 0 }) {
+/**
+ * A file with a broken part is tried again as a whole: tests behind a hook that failed did not run.
+ * @param {string[]} broken
+ */
+export function collect({ testResults, success, numPendingTests = 0, numTodoTests = 0 }, broken = []) {
   const all = testResults.flatMap((file) => testsOf(file))
-  const ran = all.filter(({ status }) => status === 'passed' || status === 'failed')
+  const tests = all.filter(({ status }) => status === 'passed' || status === 'failed')
+  const bad = tests.filter(({ status }) => status === 'failed')
+  const msOf = (file) => tests.reduce((sum, test) => sum + (test.file === file ? test.ms : 0), 0)
   const failed = [
-    ...ran.filter(({ status }) => status === 'failed'),
-    ...testResults.filter(brokeBeforeItsTests).map(({ name }) => ({ file: name })),
+    ...bad.filter(({ file }) => !broken.includes(file)),
+    ...broken.map((file) => ({ file, ms: msOf(file) })),
   ]
-  const passed = ran.length - ran.filter(({ status }) => status === 'failed').length
   const skipped = numPendingTests + numTodoTests
-  return { success, failed, tests: ran, counts: { passed, failed: failed.length, skipped } }
+  return {
+    success,
+    failed,
+    tests,
+    counts: { passed: tests.length - bad.length, failed: failed.length, skipped },
+  }
 }
 
-/** An error outside of every test says nothing of where it came from: it is not tried again. */
-export function isWorthRetrying({ failed }) {
-  return failed.length > 0 && failed.length <= AT_MOST_AGAIN
+/** Whether one more try, as long as the first, ends before its stage is taken for hanging. */
+export function fits({ ms }, msLeft) {
+  return ms + SETUP_MS <= msLeft
 }
 
-/** Arguments that make vitest run just this test, or the whole file where none of its tests ran. */
+/** Arguments that make vitest run just this test, or the whole file where no name says which. */
 export function retryArguments({ file, name }) {
   return name === undefined ? [file] : [file, '-t', `^${name.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&')}$`]
 }
@@ -33,8 +42,4 @@ function testsOf({ name: file, assertionResults }) {
     status,
     ms: duration ?? 0,
   }))
-}
-
-function brokeBeforeItsTests({ status, assertionResults }) {
-  return status === 'failed' && assertionResults.every((test) => test.status !== 'failed')
 }

@@ -6,6 +6,7 @@ const GRACE_MS = 20_000
 
 /**
  * What could not be had is `absent`; what hangs failed, whether it can be done without or not.
+ * Its program finds in TENON_STAGE_ENDS, in milliseconds, when it would be taken for hanging.
  * @param {{ command: string[], optional?: boolean }} stage
  * @param {{ cwd: string, env: NodeJS.ProcessEnv, minutes: number, stdio?: 'inherit' | 'ignore' }} options
  * @returns {Promise<'passed' | 'failed' | 'hung' | 'absent'>}
@@ -13,12 +14,16 @@ const GRACE_MS = 20_000
 export async function runStage({ command: [program, ...args], optional }, options) {
   const { cwd, env, minutes, stdio = 'inherit' } = options
   // A group of its own, so that what hangs ends with all that it started.
-  const child = spawn(program, args, { cwd, env, stdio: ['ignore', stdio, stdio], detached: true })
+  const child = spawn(program, args, {
+    cwd,
+    env: { ...env, TENON_STAGE_ENDS: String(Date.now() + minutes * 60_000) },
+    stdio: ['ignore', stdio, stdio],
+    detached: true,
+  })
   let hung = false
   let kill
   const alarm = setTimeout(() => {
     hung = true
-    console.log(`It hangs: it was to end within ${minutes.toFixed(0)} minutes.`)
     endGroup(child.pid, 'SIGTERM')
     kill = setTimeout(() => endGroup(child.pid, 'SIGKILL'), GRACE_MS)
   }, minutes * 60_000)

@@ -1,5 +1,6 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import {
+  appendFileSync,
   cpSync,
   existsSync,
   mkdirSync,
@@ -16,13 +17,14 @@ import { bundleInto, placePrograms, type Programs } from '../../packages/dev-env
 
 const cache = join(homedir(), '.cache/tenon-skew')
 
-/** Why a commit's programs cannot be had here; said aloud too, since reporters count what is skipped without its name. */
+/** Why a commit's programs cannot be had here; for scripts/run-tests.mjs too, since reporters count what is skipped without a name. */
 export function whyAbsent(root: string, commit: string): string | undefined {
   const found = spawnSync('git', ['-C', root, 'cat-file', '-e', `${commit}^{commit}`], { stdio: 'ignore' })
   if (found.status === 0) return undefined
-  const reason = `commit ${commit.slice(0, 7)} is not in this clone: git fetch --unshallow`
-  console.log(`skipped here: ${reason}`)
-  return reason
+  const [name, why] = [`commit ${commit.slice(0, 7)}`, 'not in this clone: git fetch --unshallow']
+  const told = process.env['TENON_TEST_ABSENT']
+  if (told) appendFileSync(told, `${JSON.stringify([name, why])}\n`)
+  return `${name} is ${why}`
 }
 
 /** The programs of a commit, bundled by its own script once per machine. */

@@ -69,7 +69,7 @@ describe.skipIf(missing !== undefined)(
       engine = await startEngine('docker')
       const images = join(engine.dir, 'images')
       mkdirSync(images)
-      const image = await engine.load(await buildTestImage(images, ['--dist', built.dist]))
+      const image = await engine.load(await buildTestImage(images, ['--no-tools', '--dist', built.dist]))
       ground = await layGround(root, built.dist, engine)
       ground.write(appFiles(ground.image, 'one'))
       await ground.tenon('builds', 'create', join(ground.dir, 'app'))

@@ -21,24 +21,38 @@ const SLACK = 2_500_000
 
 type Victim = 'agent' | 'job' | 'registry'
 interface Death {
-  seed: number
+  install: string
   victims: Victim[]
+  /** The byte of the blob, the same at every run. */
+  point: number
 }
 
-/** One of each kind every day; more of them, at other bytes, where a run may take longer. */
-const POINTS = Number(process.env['TENON_KILL_POINTS'] ?? 4)
 const KINDS: Victim[][] = [['job'], ['agent'], ['registry'], ['agent', 'job']]
-const DEATHS: Death[] = Array.from({ length: POINTS }, (_, index) => ({
-  seed: index + 1,
-  victims: KINDS[index % KINDS.length]!,
-}))
+/** One of each kind every day; more of them, at other bytes, where a run may take longer. */
+const ASKED = process.env['TENON_KILL_POINTS'] ?? '4'
+const DEATHS = ASKED === 'all' ? everyDeath() : seededDeaths(Number(ASKED))
 const PATIENCE_SECONDS = 120
 
-/** The point is a pseudo-random byte of the blob, the same at every run. */
-const pointOf = ({ seed }: Death) =>
-  Math.floor(
-    (0.1 + 0.8 * (createHash('sha256').update(`sync death ${seed}`).digest().readUInt16BE() / 65_535)) * SIZE,
+/** Each kind in each megabyte in which the blob can be held. */
+function everyDeath(): Death[] {
+  const megabytes = Array.from({ length: 9 }, (_, index) => index + 2)
+  return megabytes.flatMap((at) =>
+    KINDS.map((victims, kind) => ({ install: `install-${at}-${kind}`, victims, point: at * 1_000_000 })),
   )
+}
+
+function seededDeaths(count: number): Death[] {
+  return Array.from({ length: count }, (_, index) => {
+    const digest = createHash('sha256')
+      .update(`sync death ${index + 1}`)
+      .digest()
+    return {
+      install: `install-${index + 1}`,
+      victims: KINDS[index % KINDS.length]!,
+      point: Math.floor((0.1 + (0.8 * digest.readUInt16BE()) / 65_535) * SIZE),
+    }
+  })
+}
 
 /** The real server, build, agent, jobs and registry; only the network is watched. */
 describe('a sync that dies in the middle of a blob', () => {
@@ -154,27 +168,25 @@ describe('a sync that dies in the middle of a blob', () => {
   }
 
   it.each(DEATHS)(
-    'resumes and re-sends only what was missing: $victims killed, seed $seed',
-    async (death) => {
+    'resumes and re-sends only what was missing: $victims killed at byte $point',
+    async ({ install: name, victims, point }) => {
       const way = await createHoldingWay(server.url)
-      const name = `install-${death.seed}`
       try {
         const { folder, startAgent, killRegistry } = await startInstall(name, way)
-        const point = pointOf(death)
         const held = way.holdAt(point)
         const agent = await startAgent()
         await held
         // What sockets still hold is neither sent nor received; the point is where the install registry is.
         await until('the bytes to arrive', () => bytesIn(folder) > point - SLACK / 2, PATIENCE_SECONDS)
-        if (death.victims.includes('agent')) {
+        if (victims.includes('agent')) {
           agent.kill('SIGKILL')
           await agent.exited
         }
-        if (death.victims.includes('job')) killJobsBelow(join(dir, name))
-        const isRegistry = death.victims.includes('registry')
+        if (victims.includes('job')) killJobsBelow(join(dir, name))
+        const isRegistry = victims.includes('registry')
         const lost = isRegistry ? await killRegistry() : 0
-        if (death.victims.includes('agent')) await startAgent()
-        if (death.victims.includes('job')) await retryFailed(name)
+        if (victims.includes('agent')) await startAgent()
+        if (victims.includes('job')) await retryFailed(name)
         way.letGo()
         const ended = await until(
           'the run to end',

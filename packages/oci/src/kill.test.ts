@@ -23,14 +23,17 @@ import type { RegistryWorld } from './testing/registry-world.ts'
 
 const MiB = 1024 * 1024
 const LAYER = 4 * MiB
-/** Of each kind; more of them where a run may take longer. */
-const POINTS = Math.ceil(Number(process.env['TENON_KILL_POINTS'] ?? 6) / 2)
+/** So much a copy reads at once: between two reads nothing changes, so one point in each is all of them. */
+const READ = 64 * 1024
+/** Of both kinds together; more of them where a run may take longer. */
+const ASKED = process.env['TENON_KILL_POINTS'] ?? '6'
 /** Each starts programs, which takes seconds on a machine with much else to do. */
 const TIMEOUT_MS = 180_000
-/** Seeded, so that a failure comes back: parts of the way at which the process dies. */
-const points = (count: number, seed: number): number[] => {
+/** Parts of the way at which the process dies; seeded, so that a failure comes back. */
+const points = (seed: number): number[] => {
+  if (ASKED === 'all') return Array.from({ length: LAYER / READ }, (_, read) => ((read + 0.5) * READ) / LAYER)
   let state = seed
-  return Array.from({ length: count }, () => {
+  return Array.from({ length: Math.ceil(Number(ASKED) / 2) }, () => {
     state = (state * 1_103_515_245 + 12_345) % 2_147_483_648
     return state / 2_147_483_648
   })
@@ -122,55 +125,49 @@ describe('kill -9 in the middle', { timeout: TIMEOUT_MS }, () => {
     }
   }
 
-  it.each(points(POINTS, 1))(
-    'of the registry at %d of a push: it goes on with what is missing',
-    async (part) => {
-      const artifact = await makeArtifact()
-      let isKilled = false
-      let restarted: Promise<void> | undefined
-      const kill = async (): Promise<void> => {
-        registry.child.kill('SIGKILL')
-        await registry.ended
-        await startRegistry(new URL(url).port)
-      }
-      await copyArtifact({
-        from: { client: clientOf(vendor.url), repository: 'apps/a' },
-        to: { client: clientOf(url), repository: 'apps/a' },
-        digest: artifact.digest,
-        onProgress: ({ doneBytes }) => {
-          if (isKilled || doneBytes < part * LAYER) return
-          isKilled = true
-          restarted = kill()
-        },
-      })
-      await restarted
-      expect(isKilled).toBe(true)
-      expect(await check(artifact)).toBe(true)
-    },
-  )
+  it.each(points(1))('of the registry at %d of a push: it goes on with what is missing', async (part) => {
+    const artifact = await makeArtifact()
+    let isKilled = false
+    let restarted: Promise<void> | undefined
+    const kill = async (): Promise<void> => {
+      registry.child.kill('SIGKILL')
+      await registry.ended
+      await startRegistry(new URL(url).port)
+    }
+    await copyArtifact({
+      from: { client: clientOf(vendor.url), repository: 'apps/a' },
+      to: { client: clientOf(url), repository: 'apps/a' },
+      digest: artifact.digest,
+      onProgress: ({ doneBytes }) => {
+        if (isKilled || doneBytes < part * LAYER) return
+        isKilled = true
+        restarted = kill()
+      },
+    })
+    await restarted
+    expect(isKilled).toBe(true)
+    expect(await check(artifact)).toBe(true)
+  })
 
-  it.each(points(POINTS, 2))(
-    'of the copier at %d of a copy: the next sends only what is missing',
-    async (part) => {
-      const artifact = await makeArtifact()
-      const args = [counted.url, url, artifact.digest, join(dir, 'sessions'), join(dir, 'bearer')]
-      const first = start('copier.mjs', args)
-      first.onOutput((text) => {
-        const done = Number(/done (\d+)\n$/.exec(text)?.[1] ?? 0)
-        if (done >= part * LAYER) first.child.kill('SIGKILL')
-      })
-      const { code } = await first.ended
-      // On a busy machine all of it may have arrived before the signal did.
-      expect((await check(artifact)) || code !== 0).toBe(true)
-      const before = counted.sent().down
-      const there = await held()
-      const second = await start('copier.mjs', args).ended
-      expect(second).toMatchObject({ code: 0 })
-      expect(counted.sent().down - before).toBeLessThan(LAYER - there + 100_000)
-      expect(await check(artifact)).toBe(true)
-      expect(await readdir(join(dir, 'sessions'))).toEqual([])
-    },
-  )
+  it.each(points(2))('of the copier at %d of a copy: the next sends only what is missing', async (part) => {
+    const artifact = await makeArtifact()
+    const args = [counted.url, url, artifact.digest, join(dir, 'sessions'), join(dir, 'bearer')]
+    const first = start('copier.mjs', args)
+    first.onOutput((text) => {
+      const done = Number(/done (\d+)\n$/.exec(text)?.[1] ?? 0)
+      if (done >= part * LAYER) first.child.kill('SIGKILL')
+    })
+    const { code } = await first.ended
+    // On a busy machine all of it may have arrived before the signal did.
+    expect((await check(artifact)) || code !== 0).toBe(true)
+    const before = counted.sent().down
+    const there = await held()
+    const second = await start('copier.mjs', args).ended
+    expect(second).toMatchObject({ code: 0 })
+    expect(counted.sent().down - before).toBeLessThan(LAYER - there + 100_000)
+    expect(await check(artifact)).toBe(true)
+    expect(await readdir(join(dir, 'sessions'))).toEqual([])
+  })
 
   it('leaves no temporary file for ever', async () => {
     const storage = await createFileStorage(join(dir, 'data'))

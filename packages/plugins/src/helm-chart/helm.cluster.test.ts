@@ -57,9 +57,11 @@ spec:
       containers: [{ name: hook, image: "tools/busybox:1", command: [/bin/sh, -c, "echo {{ .Values.hook | default "fine" }}; exit {{ .Values.hookCode | default 0 }}"] }]
 `
 
-describe.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool) => {
+// Beside each other: they share nothing, and mostly wait for the kubelet.
+describe.concurrent.each(['helm3', 'helm4'])('the component type helm_chart with %s', (tool) => {
   const absent = whyNoCluster(tool)
-  describe.skipIf(absent)(`on a real cluster${absent ? ` (skipped: ${absent})` : ''}`, () => {
+  const steps = { concurrent: false, skip: absent !== undefined }
+  describe(`on a real cluster${absent ? ` (skipped: ${absent})` : ''}`, steps, () => {
     let deploys: DeployWorld
     let image: { repository: string; digest: string }
     let given: Given
