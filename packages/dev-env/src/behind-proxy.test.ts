@@ -189,10 +189,22 @@ async function authenticatingProxy(name: string, { cert, key }: { cert: string; 
   return { port: (proxy.address() as net.AddressInfo).port, tunnels }
 }
 
-/** Files under `folder` that hold `text`. */
+/** Files under `folder` that hold `text`. The agent goes on removing what its jobs left, so each may be gone by now. */
 function holding(folder: string, text: string): string[] {
-  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
-    .map((name) => join(folder, name))
-    .filter((file) => statSync(file, { throwIfNoEntry: false })?.isFile() === true)
-    .filter((file) => readFileSync(file).includes(text))
+  const there = ifThere(() => readdirSync(folder, { withFileTypes: true })) ?? []
+  return there.flatMap((entry) => {
+    const path = join(folder, entry.name)
+    if (entry.isDirectory()) return holding(path, text)
+    const holds = entry.isFile() && ifThere(() => readFileSync(path))?.includes(text)
+    return holds === true ? [path] : []
+  })
+}
+
+function ifThere<T>(read: () => T): T | undefined {
+  try {
+    return read()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
 }
