@@ -72,6 +72,9 @@ function containerTrouble(pod: KubeObject, container: Fields, events: KubeObject
   const restarts = number(container['restartCount'])
   if (restarts >= FINAL_RESTARTS && container['ready'] !== true)
     return crash(pod, container, events, 'restarts')
+  // It ended just now, and the kubelet has not said yet when it starts it again.
+  if (number(fields(state['terminated'])['exitCode']) !== 0 && restartsAlways(pod))
+    return crash(pod, container, events, 'ended')
   return state['running'] !== undefined && container['ready'] === false
     ? notReady(pod, name, events)
     : undefined
@@ -80,7 +83,8 @@ function containerTrouble(pod: KubeObject, container: Fields, events: KubeObject
 function crash(pod: KubeObject, container: Fields, events: KubeObject[], reason: string): Trouble {
   const name = said(container['name'])
   const restarts = number(container['restartCount'])
-  const last = fields(fields(container['lastState'])['terminated'])
+  const isOver = fields(container['state'])['terminated'] !== undefined
+  const last = fields(fields(container[isOver ? 'state' : 'lastState'])['terminated'])
   const ended = last['exitCode'] === undefined ? '' : ` with code ${said(last['exitCode'])}`
   const why = last['reason'] === undefined || last['reason'] === 'Error' ? '' : ` (${said(last['reason'])})`
   const probe = events.findLast((event) => /^(Liveness|Startup) probe failed/.test(text(event, 'message')))
@@ -89,8 +93,12 @@ function crash(pod: KubeObject, container: Fields, events: KubeObject[], reason:
   const patienceMs = restarts >= FINAL_RESTARTS ? 0 : Infinity
   return {
     ...about(pod, 'crash', words, patienceMs),
-    logsOf: { ...place(pod), container: name, previous: true },
+    logsOf: { ...place(pod), container: name, previous: !isOver },
   }
+}
+
+function restartsAlways(pod: KubeObject): boolean {
+  return (fields(pod['spec'])['restartPolicy'] ?? 'Always') === 'Always'
 }
 
 function notReady(pod: KubeObject, container: string, events: KubeObject[]): Trouble | undefined {
