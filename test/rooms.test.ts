@@ -112,6 +112,9 @@ const WRITES = [
 ]
 const SQL = /\bsql(?:<[^`]*>)?`|\b(?:selectFrom|insertInto|updateTable|deleteFrom)\(|\bsql\./g
 
+/** Waits for rows that others hold; what skips them waits for nobody. */
+const LOCK = /\bfor\s+(?:no\s+key\s+)?(?:update|share)\b(?!\s+skip\s+locked)|\bfor(?:Update|Share)\(/g
+
 /** What each file writes, as `file:line: table`. */
 function writesIn(file: string, source: string): { at: string; table: string }[] {
   const known = new Set(Object.values(OWNERS).flat())
@@ -133,6 +136,13 @@ function doorBreaches(file: string, source: string): string[] {
   if (!DOORS.includes(roomOf(file))) return []
   return [...withoutComments(source).matchAll(SQL)].map(
     (match) => `${file}:${lineAt(source, match.index)}: a door has no SQL`,
+  )
+}
+
+function lockBreaches(file: string, source: string): string[] {
+  if (file === 'store/locks.ts') return []
+  return [...withoutComments(source).matchAll(LOCK)].map(
+    (match) => `${file}:${lineAt(source, match.index)}: locks that wait are taken in store/locks.ts`,
   )
 }
 
@@ -177,6 +187,10 @@ describe('the tables', () => {
     // The chains grow by a function of the database, migrations by the migrator.
     const byOthers = ['schema_migration', 'audit_head', 'audit_entry']
     expect(owned.filter((table) => !written.has(table) && !byOthers.includes(table))).toEqual([])
+  })
+
+  it('are locked in one file, in its order', () => {
+    expect(files.flatMap((file) => lockBreaches(file, read(SERVER, file)))).toEqual([])
   })
 
   it('are asked by no door', () => {
@@ -226,12 +240,15 @@ describe('a breach is found and named with its line', () => {
     expect(ownerBreaches(file, source).join()).toContain(problem)
   })
 
-  it('of what only reads, or is said in a comment, nothing is said; and SQL in a door is found', () => {
+  it('of what only reads, or is said in a comment, nothing is said; and SQL in a door, and a lock elsewhere, are found', () => {
     expect(ownerBreaches('api/a.ts', "// update job set x\ndb.selectFrom('job') // for update")).toEqual([])
     expect(doorBreaches('api/a.ts', 'const a = sql<{ id: string }>`select 1`')).toHaveLength(1)
     expect(doorBreaches('channel/a.ts', "\ndb.selectFrom('job')")).toEqual([
       'channel/a.ts:2: a door has no SQL',
     ])
     expect(doorBreaches('jobs/a.ts', 'sql`select 1`')).toEqual([])
+    expect(lockBreaches('jobs/a.ts', 'sql`select from job for update`')).toHaveLength(1)
+    expect(lockBreaches('jobs/a.ts', "db.selectFrom('job').forShare()")).toHaveLength(1)
+    expect(lockBreaches('jobs/a.ts', 'sql`select from job for update skip locked`')).toEqual([])
   })
 })

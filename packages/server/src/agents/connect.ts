@@ -1,3 +1,4 @@
+import { lockAgents, type LockedAgent } from '../store/locks.ts'
 import { checkKeptHeads } from '../audit/kept-heads.ts'
 import { finishAgentSteps } from '../runs/agent-steps.ts'
 import { settleInventories, runningOf } from '../jobs/inventory.ts'
@@ -70,10 +71,9 @@ export async function openSessions(context: Context, openings: readonly Opening[
 }
 
 async function openAll(context: Context, tx: Tx, openings: readonly Opening[]): Promise<Handshake[]> {
-  const { rows } = await sql<Agent>`
-    select id, install_id, role, pool, status, boot_counter, boot_id, public_key, event_seq
-    from agent where id = any(${openings.map((o) => o.challenge.agentId)}) order by id for update`.execute(
-    tx.db,
+  const rows = await lockAgents(
+    tx,
+    openings.map(({ challenge }) => challenge.agentId),
   )
   const agents = new Map(rows.map((row) => [row.id, row]))
   const judged = openings.map((opening) => {
@@ -138,7 +138,7 @@ type Refused = Extract<Handshake, { ok: false }>
 function refusalOf(
   context: Context,
   tx: Tx,
-  agent: Agent | undefined,
+  agent: LockedAgent | undefined,
   opening: Opening,
 ): Refused | undefined {
   if (!agent) return { ok: false, code: 'unknown_agent', message: 'this server knows no such agent' }
@@ -173,33 +173,21 @@ function answers(challenge: Challenge, hello: AgentHello): boolean {
   )
 }
 
-function isSameStart(agent: Agent, hello: AgentHello): boolean {
+function isSameStart(agent: LockedAgent, hello: AgentHello): boolean {
   return hello.bootCounter === agent.boot_counter && hello.bootId === agent.boot_id
 }
 
 interface Accepted {
-  agent: Agent
+  agent: LockedAgent
   hello: AgentHello
   signed: SignedDocument
   sessionId: string
 }
 
-type Agent = {
-  id: string
-  install_id: string | null
-  role: AgentRole
-  pool: string
-  status: 'enrolled' | 'replaced' | 'revoked'
-  boot_counter: number
-  boot_id: string
-  public_key: string
-  event_seq: number
-}
-
 function refuse(
   context: Context,
   tx: Tx,
-  agent: Agent,
+  agent: LockedAgent,
   opening: Opening,
   code: 'bad_signature' | 'wire_version' | 'quarantined',
   message: string,
@@ -244,7 +232,7 @@ async function saveSessions(context: Context, tx: Tx, accepted: readonly Accepte
   }
 }
 
-function recipientHolds(agent: Agent, { recipient }: AgentHello): boolean {
+function recipientHolds(agent: LockedAgent, { recipient }: AgentHello): boolean {
   if (recipient === null) return false
   const statement = { agentId: agent.id, recipient: recipient.age }
   return verify(agent.public_key, signingBytes('agent-recipient/1', statement), recipient.signature)

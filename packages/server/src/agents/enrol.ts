@@ -1,3 +1,4 @@
+import { lockJoinToken, lockInstall } from '../store/locks.ts'
 import { openSignedText, signDocument, type AgentRole } from '@tenon/core'
 import {
   enrolment,
@@ -34,14 +35,7 @@ async function enrol(
   request: EnrolRequest,
 ): Promise<EnrolResponse | { refusal: Refusal }> {
   const asked = readEnrolment(request)
-  const token =
-    asked &&
-    (await tx.db
-      .selectFrom('join_token')
-      .selectAll()
-      .where('id', '=', asked.tokenId)
-      .forUpdate()
-      .executeTakeFirst())
+  const token = asked && (await lockJoinToken(tx, asked.tokenId))
   if (!asked || !token?.public_key || !knowsToken(request, token.public_key)) {
     const refusal = token && token.public_key === null ? OLD_TOKEN : UNKNOWN_TOKEN
     const about = { id: asked?.tokenId ?? 'unknown', install_id: token?.install_id ?? null }
@@ -71,8 +65,7 @@ async function enrol(
     })
   }
   // Two tokens of one install may be used at once: one takes over after the other.
-  if (token.install_id)
-    await tx.db.selectFrom('install').select('id').where('id', '=', token.install_id).forUpdate().execute()
+  if (token.install_id) await lockInstall(tx, token.install_id)
   const known = await tx.db
     .selectFrom('agent')
     .select('id')

@@ -1,3 +1,4 @@
+import { shareJob } from '../store/locks.ts'
 import { keptManifest, type JobStatus } from '@tenon/core'
 import type { AttestationRequest, JobCredential } from '@tenon/protocol'
 import { isoNow, type Context } from '../context.ts'
@@ -30,22 +31,7 @@ export async function grantCredential(
   request: CredentialRequest,
 ): Promise<Granted> {
   return transact(context, async (tx) => {
-    const job = await tx.db
-      .selectFrom('job')
-      .select([
-        'id',
-        'status',
-        'fence',
-        'agent_id',
-        'kind',
-        'install_id',
-        'manifest',
-        'manifest_digest',
-        'started_at',
-      ])
-      .where('id', '=', request.jobId)
-      .forShare()
-      .executeTakeFirst()
+    const job = await shareJob(tx, request.jobId)
     const holds =
       job && job.agent_id === agent.agentId && job.fence === request.fence && GRANTED.has(job.status)
     const allowed = holds && mayHave(job.kind, request)

@@ -1,3 +1,4 @@
+import { lockAgents } from '../store/locks.ts'
 import { readKeyChange, signDocument, signingBytes, type AgentKeyChange } from '@tenon/core'
 import type { KeyAccepted, RotateKeyRequest, RotateKeyResponse } from '@tenon/protocol'
 import type { Context } from '../context.ts'
@@ -27,12 +28,7 @@ export async function rotateAgentKey(
 
 async function rotate(tx: Tx, change: AgentKeyChange, request: RotateKeyRequest): Promise<void> {
   const { agentId, previous, publicKey } = change
-  const agent = await tx.db
-    .selectFrom('agent')
-    .select(['id', 'install_id', 'public_key', 'status', 'recipient'])
-    .where('id', '=', agentId)
-    .forUpdate()
-    .executeTakeFirst()
+  const [agent] = await lockAgents(tx, [agentId])
   if (agent?.status !== 'enrolled')
     throw new ApiFailure('unauthorized', 'this server has no such agent in its place', { remedy: ASK })
   if (agent.public_key === publicKey) return

@@ -1,3 +1,4 @@
+import { lockApp } from '../store/locks.ts'
 import { ApiFailure } from '../errors.ts'
 import { anyOf } from '../store/statements.ts'
 import { transact } from '../store/transaction.ts'
@@ -25,12 +26,7 @@ export async function syncApp(context: Context, sent: App, caller: Caller) {
       .values({ id: context.newId('app'), name: app.name, created_at: tx.at })
       .onConflict((c) => c.column('name').doNothing())
       .execute()
-    const row = await tx.db
-      .selectFrom('app')
-      .selectAll()
-      .where('name', '=', app.name)
-      .forUpdate()
-      .executeTakeFirstOrThrow()
+    const row = await lockApp(tx, app.name)
     const last = await tx.db
       .selectFrom('app_version')
       .select(['number', 'digest'])

@@ -1,3 +1,4 @@
+import { lockRegistryToken, shareJob } from '../store/locks.ts'
 import type { JobManifest } from '@tenon/core'
 import { RegistryRefusal, type Digest, type Grant, type RepositoryGrant } from '@tenon/oci'
 import { isoNow, type Context } from '../context.ts'
@@ -81,19 +82,9 @@ export async function redeemOneTimeToken(
 ): Promise<{ bearer: string; expiresInSeconds: number } | undefined> {
   if (!credential.password.startsWith(PREFIX)) return undefined
   const outcome = await transact(context, async (tx) => {
-    const token = await tx.db
-      .selectFrom('registry_token')
-      .selectAll()
-      .where('secret_hash', '=', hashSecret(credential.password))
-      .forUpdate()
-      .executeTakeFirst()
+    const token = await lockRegistryToken(tx, hashSecret(credential.password))
     if (!token) return { refused: 'unknown' as const }
-    const job = await tx.db
-      .selectFrom('job')
-      .select(['id', 'status', 'fence', 'agent_id', 'install_id', 'manifest_digest'])
-      .where('id', '=', token.job_id)
-      .forShare()
-      .executeTakeFirstOrThrow()
+    const job = (await shareJob(tx, token.job_id))!
     const refused = (await isEnded(tx, job.agent_id))
       ? 'lease'
       : refusalOf(token, job, credential.username, context.now())

@@ -1,3 +1,4 @@
+import { lockInstall } from '../store/locks.ts'
 import { forgetComponents } from '../runs/components.ts'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
@@ -13,12 +14,7 @@ export async function deleteInstall(
   caller: Caller,
 ): Promise<string> {
   return transact(context, async (tx) => {
-    const install = await tx.db
-      .selectFrom('install')
-      .select(['id', 'name', 'former_name', 'status', 'deleted_at'])
-      .where('id', '=', found.id)
-      .forUpdate()
-      .executeTakeFirstOrThrow()
+    const install = (await lockInstall(tx, found.id))!
     const name = install.former_name ?? install.name
     if (install.deleted_at) throw new ApiFailure('not_found', `there is no install ${name}`)
     if (install.status !== 'deprovisioned')

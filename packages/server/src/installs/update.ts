@@ -1,3 +1,4 @@
+import { lockInstall } from '../store/locks.ts'
 import {
   checkInputs,
   dependentsOf,
@@ -51,12 +52,7 @@ export async function updateInstall(
   by: Decider,
 ): Promise<string[]> {
   return transact(context, async (tx) => {
-    const install = await tx.db
-      .selectFrom('install')
-      .selectAll()
-      .where('id', '=', found.id)
-      .forUpdate()
-      .executeTakeFirstOrThrow()
+    const install = (await lockInstall(tx, found.id))!
     const { content: app } = await newestVersion(tx.db, install.app_id)
     const startsRuns = change.deploy !== false && install.status === 'active'
     const there = await componentsOn(tx, install.id)

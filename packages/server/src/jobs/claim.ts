@@ -1,3 +1,4 @@
+import { SHARED_AGENTS, lockJobRows } from '../store/locks.ts'
 import { APPEND_MADE_ENTRIES } from '../store/audit-append.ts'
 import {
   entryParts,
@@ -137,8 +138,7 @@ export const CLAIM = `
   with claims as materialized (
     select c.n - 1 as claim, agent.id as agent_id
     from unnest($1::text[], $2::text[]) with ordinality as c(agent_id, session_id, n)
-    join (
-      select id, session_id from agent where id = any($1::text[]) and status = 'enrolled' order by id for share
+    join (${SHARED_AGENTS}
     ) as agent on agent.id = c.agent_id and agent.session_id = c.session_id
   ), queues as materialized (
     select pool, lane, string_to_array(features, ' ') as features, array(
@@ -202,11 +202,8 @@ export function queuesOf(claims: readonly Claim[]): Queue[] {
 /** A job that waited for long, or across a change of keys, leaves with a manifest that has time left. */
 async function signStaleAgain(context: Context, jobIds: string[]): Promise<void> {
   await transact(context, async (tx) => {
-    const { rows } = await sql<{ id: string; fence: number }>`
-      select id, fence from job where id = any(${jobIds}) and status = 'queued' order by id for update`.execute(
-      tx.db,
-    )
-    for (const { id, fence } of rows) {
+    const jobs = await lockJobRows(tx, jobIds)
+    for (const { id, fence } of jobs.filter(({ status }) => status === 'queued')) {
       const signed = await signAgain(context, tx, id, fence)
       await tx.db.updateTable('job').set(signed).where('id', '=', id).execute()
     }

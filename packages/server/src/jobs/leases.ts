@@ -1,3 +1,4 @@
+import { lockLeaseWatch } from '../store/locks.ts'
 import { sql, type RawBuilder } from 'kysely'
 import type { Context } from '../context.ts'
 import { chainOf } from '../audit/chains.ts'
@@ -35,10 +36,7 @@ export async function extendLeases(context: Context, agentIds: string[]): Promis
  */
 export async function expireLeases(context: Context, watchEverySeconds: number): Promise<string[]> {
   return transact(context, async (tx) => {
-    const { rows } = await sql<{ gap: number }>`
-      select extract(epoch from clock_timestamp() - watched_at)::float8 as gap
-      from lease_watch for update`.execute(tx.db)
-    const { gap } = rows[0]!
+    const gap = await lockLeaseWatch(tx)
     tx.write(sql`update lease_watch set watched_at = clock_timestamp()`)
     if (gap > watchEverySeconds * 3) {
       tx.write(sql`

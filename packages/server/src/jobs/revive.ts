@@ -5,7 +5,7 @@ import { leaseFromNow } from './leases.ts'
 import type { Tx } from '../store/transaction.ts'
 import { chainOf } from '../audit/chains.ts'
 import { ownerOf } from '../ground/followers.ts'
-import { lockJob, type LockedJob } from '../store/locks.ts'
+import { lockJob, type LockedJob, lockJobRows } from '../store/locks.ts'
 
 /** Keeps what a lapse opens again as it was, in case the job had begun in time. */
 export function keepLapsed(tx: Tx, job: LockedJob, stepIds: readonly string[]): void {
@@ -64,7 +64,7 @@ export async function reviveJob(context: Context, tx: Tx, jobId: string): Promis
   const job = await lockJob(tx, jobId)
   if (job?.status !== 'lapsed') return false
   const before = (await loadLapsed(tx, [jobId])).get(jobId)
-  await sql`select from job where id = any(${before?.jobs ?? []}) order by id for update`.execute(tx.db)
+  await lockJobRows(tx, before?.jobs ?? [])
   const lapsed = (await loadLapsed(tx, [jobId])).get(jobId)
   if (!lapsed?.isReplaceable) return false
   tx.write(sql`

@@ -4,7 +4,7 @@ import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { anyOf } from '../store/statements.ts'
 import type { Tx } from '../store/transaction.ts'
-import type { LockedRun } from '../store/locks.ts'
+import { type LockedRun, lockComponent } from '../store/locks.ts'
 
 export interface EndedPlan {
   run: LockedRun
@@ -70,13 +70,7 @@ async function noteDrift(
   jobId: string,
   plan: PlanResult,
 ): Promise<void> {
-  const row = await tx.db
-    .selectFrom('install_component')
-    .select('drift')
-    .where('install_id', '=', run.install_id)
-    .where('component', '=', component)
-    .forUpdate()
-    .executeTakeFirst()
+  const row = await lockComponent(tx, run.install_id, component)
   if (!row) return
   const isKnown = row.drift !== null
   if (!plan.hasChanges && !isKnown) return

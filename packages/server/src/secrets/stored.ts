@@ -1,3 +1,4 @@
+import { lockUndelivered } from '../store/locks.ts'
 import type { Context } from '../context.ts'
 import { transact } from '../store/transaction.ts'
 
@@ -39,14 +40,7 @@ export async function noteRefused(
 ): Promise<void> {
   context.log.warn({ installId, secretId, message }, 'an install could not store a secret')
   await transact(context, async (tx) => {
-    const before = await tx.db
-      .selectFrom('install_secret')
-      .select(['name', 'version', 'refusal'])
-      .where('id', '=', secretId)
-      .where('install_id', '=', installId)
-      .where('delivered_at', 'is', null)
-      .forUpdate()
-      .executeTakeFirst()
+    const before = await lockUndelivered(tx, secretId, installId)
     if (!before) return
     tx.write(
       tx.db

@@ -8,10 +8,12 @@ import type {
   StepKind,
   StepStatus,
 } from '@tenon/core'
-import { sql } from 'kysely'
+import { sql, type Selectable } from 'kysely'
+import type { Database } from './schema.ts'
 import type { Tx } from './transaction.ts'
 
-// Locks are taken in one order everywhere: agents, runs, installs, jobs, audit heads; several of a kind by their id.
+// Locks that wait are taken here, and in one order everywhere: tenant, tokens, agents, runs, installs and apps, jobs, what
+// hangs on an install, audit heads; several of a kind by their id. What skips locked rows waits for nobody, and stands where it is used.
 
 export type LockedRun = {
   id: string
@@ -67,8 +69,51 @@ export async function lockNextRuns(
   }
 }
 
-export async function lockInstall(tx: Tx, installId: string): Promise<void> {
-  await sql`select from install where id = ${installId} for update`.execute(tx.db)
+export function lockInstall(tx: Tx, installId: string): Promise<Selectable<Database['install']> | undefined> {
+  return tx.db.selectFrom('install').selectAll().where('id', '=', installId).forUpdate().executeTakeFirst()
+}
+
+/** Its versions are numbered one after the other. */
+export function lockApp(tx: Tx, name: string): Promise<Selectable<Database['app']>> {
+  return tx.db.selectFrom('app').selectAll().where('name', '=', name).forUpdate().executeTakeFirstOrThrow()
+}
+
+export type LockedAgent = Pick<
+  Selectable<Database['agent']>,
+  | 'id'
+  | 'install_id'
+  | 'role'
+  | 'pool'
+  | 'status'
+  | 'boot_counter'
+  | 'boot_id'
+  | 'public_key'
+  | 'event_seq'
+  | 'recipient'
+>
+
+export async function lockAgents(tx: Tx, ids: readonly string[]): Promise<LockedAgent[]> {
+  const { rows } = await sql<LockedAgent>`
+    select id, install_id, role, pool, status, boot_counter, boot_id, public_key, event_seq, recipient
+    from agent where id = any(${ids}) order by id for update`.execute(tx.db)
+  return rows
+}
+
+/** Part of a claim: no other session of these agents opens until it has committed. */
+export const SHARED_AGENTS = `
+    select id, session_id from agent where id = any($1::text[]) and status = 'enrolled' order by id for share`
+
+export function lockJoinToken(tx: Tx, id: string): Promise<Selectable<Database['join_token']> | undefined> {
+  return tx.db.selectFrom('join_token').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
+}
+
+export function lockRegistryToken(tx: Tx, secretHash: string) {
+  return tx.db
+    .selectFrom('registry_token')
+    .selectAll()
+    .where('secret_hash', '=', secretHash)
+    .forUpdate()
+    .executeTakeFirst()
 }
 
 /** Every column that an end needs, and what its step is about. */
@@ -122,4 +167,47 @@ export async function lockJob(tx: Tx, jobId: string): Promise<LockedJob | undefi
 /** Two owners who revoke each other at once, and two first starts, come one after the other. */
 export async function lockTenant(tx: Tx): Promise<void> {
   await tx.db.selectFrom('server_identity').select('server_id').forUpdate().execute()
+}
+
+/** Their rows alone, where their runs are not changed. */
+export async function lockJobRows(tx: Tx, jobIds: readonly string[]) {
+  const { rows } = await sql<{ id: string; fence: number; status: JobStatus }>`
+    select id, fence, status from job where id = any(${jobIds}) order by id for update`.execute(tx.db)
+  return rows
+}
+
+/** Its lease cannot end while something is granted by it. */
+export function shareJob(tx: Tx, jobId: string): Promise<Selectable<Database['job']> | undefined> {
+  return tx.db.selectFrom('job').selectAll().where('id', '=', jobId).forShare().executeTakeFirst()
+}
+
+/** Seconds since some process last watched the leases. */
+export async function lockLeaseWatch(tx: Tx): Promise<number> {
+  const { rows } = await sql<{ gap: number }>`
+    select extract(epoch from clock_timestamp() - watched_at)::float8 as gap from lease_watch for update`.execute(
+    tx.db,
+  )
+  return rows[0]!.gap
+}
+
+export function lockComponent(tx: Tx, installId: string, component: string) {
+  return tx.db
+    .selectFrom('install_component')
+    .selectAll()
+    .where('install_id', '=', installId)
+    .where('component', '=', component)
+    .forUpdate()
+    .executeTakeFirst()
+}
+
+/** A sealed value that its install does not have yet. */
+export function lockUndelivered(tx: Tx, secretId: number, installId: string) {
+  return tx.db
+    .selectFrom('install_secret')
+    .select(['name', 'version', 'refusal'])
+    .where('id', '=', secretId)
+    .where('install_id', '=', installId)
+    .where('delivered_at', 'is', null)
+    .forUpdate()
+    .executeTakeFirst()
 }
