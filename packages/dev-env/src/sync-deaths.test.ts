@@ -155,6 +155,9 @@ describe('a sync that dies in the middle of a blob', () => {
     return step && { run: items[0]!, step }
   }
 
+  const logOf = async (id: string | null) =>
+    id === null ? '' : (await server.client.call('jobs.logs', { params: { id }, query: {} })).text()
+
   const retryFailed = async (name: string): Promise<void> => {
     const failed = await until(
       'the sync to fail',
@@ -194,11 +197,13 @@ describe('a sync that dies in the middle of a blob', () => {
             const found = await syncOf(name)
             // A registry that was away for longer than a job tries ends the job, not the sync.
             if (isRegistry && found?.step.status === 'failed') await retryFailed(name)
-            return found?.run.finishedAt !== null && found?.step.status !== 'failed' && found
+            const isOver = found?.step.status === 'failed' ? !isRegistry : found?.run.finishedAt !== null
+            return isOver && found
           },
           PATIENCE_SECONDS,
         )
-        expect(ended.run.status).toBe('succeeded')
+        if (ended.run.status !== 'succeeded')
+          throw new Error(`the sync failed: ${ended.step.message}\n${await logOf(ended.step.jobId)}`)
         expect(way.bulkBytes()).toBeGreaterThan(SIZE)
         expect(way.bulkBytes()).toBeLessThan(SIZE + lost + SLACK)
         // A small upload that nobody could give back, since the registry was away, ends by its age.

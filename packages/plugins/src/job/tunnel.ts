@@ -78,6 +78,8 @@ function ask(
     asking.once('error', reject)
     asking.once('connect', ({ statusCode = 502 }, socket: Socket, head: Buffer) => {
       socket.setTimeout(0)
+      // Whoever uses it sees it close; an agent that dies must not take the job with it.
+      socket.on('error', () => undefined)
       if (statusCode === 200) {
         if (head.byteLength > 0) socket.unshift(head)
         resolve(socket)
