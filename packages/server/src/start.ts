@@ -1,3 +1,4 @@
+import type { Followers } from './ground/followers.ts'
 import { scheduleOfInstalls, rescheduleActions } from './schedules/follow.ts'
 import { secretsOfInstalls } from './secrets/follow.ts'
 import { ensureLeaseWatch } from './jobs/leases.ts'
@@ -32,7 +33,7 @@ import { createRefusals, writeRefusals } from './audit/refusals.ts'
 import { redeemRegistryLogin } from './artifacts/registry-logins.ts'
 import { redeemOneTimeToken } from './artifacts/registry-tokens.ts'
 import { createRegistryWatch, type RegistryWatch } from './artifacts/registry-watch.ts'
-import { openVendorRegistry } from './artifacts/registry.ts'
+import { openVendorRegistry, type RegistryHooks } from './artifacts/registry.ts'
 import { createSlots } from './jobs/slots.ts'
 import { openDb, openPool } from './store/database.ts'
 import { migrations } from './store/migrations/index.ts'
@@ -53,6 +54,14 @@ export interface Server {
   /** Only of the process that made it, on the first start of a tenant: the owner's token. It is in the data folder too. */
   ownerToken: string | undefined
   stop(): Promise<void>
+}
+
+/** Which room hears of what in which other, to its left. */
+const FOLLOWERS: Followers = {
+  jobs: { step: followStepJobs, build: followBuildJobs },
+  runs: followRuns,
+  installs: [followInstalls, secretsOfInstalls, scheduleOfInstalls],
+  apps: rescheduleActions,
 }
 
 /** Everything up, in the order it is needed; on a failure everything down again. */
@@ -95,35 +104,17 @@ async function bringUp(
     log,
   )
   undo.push(() => hub.close())
-  const watch = (): RegistryWatch => (watching ??= createRegistryWatch(context))
-  let watching: RegistryWatch | undefined
   const context: Context = {
     config,
     db,
     pool,
     hub,
     slots: createSlots(),
-    followers: {
-      jobs: { step: followStepJobs, build: followBuildJobs },
-      runs: followRuns,
-      installs: [followInstalls, secretsOfInstalls, scheduleOfInstalls],
-      apps: rescheduleActions,
-    },
+    followers: FOLLOWERS,
     refusals: createRefusals(),
     keys: await loadKeyRing(db, config.masterKey),
     blobs: createFileBlobs(join(config.dataDir, 'blobs')),
-    registry: await openVendorRegistry({
-      ...config,
-      now,
-      log,
-      db,
-      hooks: {
-        isLive: (subject) => watch().isLive(subject),
-        refused: (event) => watch().refused(event),
-        redeem: async (credential) =>
-          (await redeemOneTimeToken(context, credential)) ?? redeemRegistryLogin(context, credential),
-      },
-    }),
+    registry: await openVendorRegistry({ ...config, now, log, db, hooks: registryHooks(() => context) }),
     serverId,
     processId,
     log: log.child({ serverId, processId }),
@@ -136,6 +127,18 @@ async function bringUp(
   const url = await listen(context, undo)
   log.info({ url, serverId, processId, version: PRODUCT_VERSION }, 'the server is ready')
   return { url, context, ownerToken, stop }
+}
+
+/** The registry is part of the context that it asks. */
+function registryHooks(context: () => Context): RegistryHooks {
+  let watching: RegistryWatch | undefined
+  const watch = () => (watching ??= createRegistryWatch(context()))
+  return {
+    isLive: (subject) => watch().isLive(subject),
+    refused: (event) => watch().refused(event),
+    redeem: async (credential) =>
+      (await redeemOneTimeToken(context(), credential)) ?? redeemRegistryLogin(context(), credential),
+  }
 }
 
 /** Over a connection of its own: a migration may be silent for as long as it needs. */

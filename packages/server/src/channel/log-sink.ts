@@ -24,63 +24,83 @@ export function createLogSink(
   acknowledge: (offset: number) => void,
   onEnd: () => void,
 ): LogSink {
-  let durable = start
-  let received = start
-  let pending: Uint8Array[] = []
-  let timer: NodeJS.Timeout | undefined
-  let storing = false
-  let closed = false
-  let ended = false
+  return new StoringSink(context, jobId, start, { acknowledge, onEnd })
+}
 
-  function schedule(delay: number): void {
-    if (!storing && !closed && received > durable) timer ??= setTimeout(() => void store(), delay)
+interface Tell {
+  acknowledge(offset: number): void
+  onEnd(): void
+}
+
+class StoringSink implements LogSink {
+  readonly jobId: string
+  readonly #context: Context
+  readonly #tell: Tell
+  #durable: number
+  #received: number
+  #pending: Uint8Array[] = []
+  #timer: NodeJS.Timeout | undefined
+  #storing = false
+  #closed = false
+  #ended = false
+
+  constructor(context: Context, jobId: string, start: number, tell: Tell) {
+    this.jobId = jobId
+    this.#context = context
+    this.#tell = tell
+    this.#durable = start
+    this.#received = start
   }
 
-  async function store(): Promise<void> {
-    clearTimeout(timer)
-    timer = undefined
-    storing = true
-    const bytes = Buffer.concat(pending)
-    pending = [bytes]
-    const added = received
+  write(offset: number, payload: Uint8Array): boolean {
+    if (this.#closed) return true
+    const end = offset + payload.byteLength
+    if (offset > this.#received || end - this.#durable > 2 * LOG_WINDOW) return false
+    if (end <= this.#received) return true
+    this.#pending.push(Uint8Array.prototype.slice.call(payload, this.#received - offset))
+    this.#received = end
+    if (this.#received - this.#durable >= CHUNK_BYTES && !this.#storing) void this.#store()
+    else this.#schedule(CHUNK_DELAY_MS)
+    return true
+  }
+
+  end(): void {
+    this.#ended = true
+    if (this.#received === this.#durable) this.#tell.onEnd()
+    else if (!this.#storing) void this.#store()
+  }
+
+  close(): void {
+    this.#closed = true
+    clearTimeout(this.#timer)
+  }
+
+  #schedule(delay: number): void {
+    if (!this.#storing && !this.#closed && this.#received > this.#durable)
+      this.#timer ??= setTimeout(() => void this.#store(), delay)
+  }
+
+  async #store(): Promise<void> {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    this.#storing = true
+    const bytes = Buffer.concat(this.#pending)
+    this.#pending = [bytes]
+    const added = this.#received
     try {
-      const stored = await storeLogChunk(context, jobId, durable, bytes)
-      pending.shift()
-      durable = added
-      if (stored === added && !closed) acknowledge(durable)
-      else closed = true
-      storing = false
-      if (ended && durable === received) onEnd()
-      schedule(CHUNK_DELAY_MS)
+      const stored = await storeLogChunk(this.#context, this.jobId, this.#durable, bytes)
+      this.#pending.shift()
+      this.#durable = added
+      if (stored === added && !this.#closed) this.#tell.acknowledge(added)
+      else this.#closed = true
+      this.#storing = false
+      if (this.#ended && this.#durable === this.#received) this.#tell.onEnd()
+      this.#schedule(CHUNK_DELAY_MS)
     } catch (error) {
       // Kept here and not acknowledged: the sender's window bounds it, and it is tried again.
-      context.log.warn({ err: error, jobId }, 'a piece of a log could not be stored yet')
-      storing = false
-      schedule(RETRY_MS)
+      this.#context.log.warn({ err: error, jobId: this.jobId }, 'a piece of a log could not be stored yet')
+      this.#storing = false
+      this.#schedule(RETRY_MS)
     }
-  }
-
-  return {
-    jobId,
-    write(offset, payload) {
-      if (closed) return true
-      const end = offset + payload.byteLength
-      if (offset > received || end - durable > 2 * LOG_WINDOW) return false
-      if (end <= received) return true
-      pending.push(Uint8Array.prototype.slice.call(payload, received - offset))
-      received = end
-      if (received - durable >= CHUNK_BYTES && !storing) void store()
-      else schedule(CHUNK_DELAY_MS)
-      return true
-    },
-    end() {
-      ended = true
-      if (received === durable) onEnd()
-      else if (!storing) void store()
-    },
-    close() {
-      closed = true
-      clearTimeout(timer)
-    },
   }
 }

@@ -25,7 +25,6 @@ export function createHub(pool: pg.Pool, listenUrl: () => pg.Client, processId: 
   const outgoing = new Set<string>()
   let flushTimer: NodeJS.Timeout | undefined
   let flushedAt = -FLUSH_MS
-  let client: pg.Client | undefined
   let closed = false
 
   function emit(topic: string): void {
@@ -49,24 +48,7 @@ export function createHub(pool: pg.Pool, listenUrl: () => pg.Client, processId: 
     if (from !== processId) for (const topic of topics) emit(topic)
   }
 
-  async function listen(): Promise<void> {
-    if (closed) return
-    const next = listenUrl()
-    client = next
-    next.on('error', () => void next.end().catch(() => undefined))
-    next.on('end', () => {
-      if (!closed) setTimeout(() => void listen(), 1_000).unref()
-    })
-    next.on('notification', (message) => receive(message.payload))
-    try {
-      await next.connect()
-      await next.query(`listen ${CHANNEL}`)
-    } catch (error) {
-      log.debug({ err: error }, 'not listening for hints now; trying again')
-      await next.end().catch(() => undefined)
-    }
-  }
-
+  const ear = createEar(listenUrl, receive, log)
   return {
     nudge(topics) {
       for (const topic of topics) {
@@ -84,10 +66,44 @@ export function createHub(pool: pg.Pool, listenUrl: () => pg.Client, processId: 
         if (set.size === 0) listeners.delete(topic)
       }
     },
-    start: () => void listen(),
+    start: () => ear.open(),
     async close() {
       closed = true
       clearTimeout(flushTimer)
+      await ear.close()
+    },
+  }
+}
+
+/** Listens to the other processes over a connection of its own, and again when that breaks. */
+function createEar(
+  connect: () => pg.Client,
+  receive: (payload: string | undefined) => void,
+  log: Logger,
+): { open(): void; close(): Promise<void> } {
+  let client: pg.Client | undefined
+  let closed = false
+  async function listen(): Promise<void> {
+    if (closed) return
+    const next = connect()
+    client = next
+    next.on('error', () => void next.end().catch(() => undefined))
+    next.on('end', () => {
+      if (!closed) setTimeout(() => void listen(), 1_000).unref()
+    })
+    next.on('notification', (message) => receive(message.payload))
+    try {
+      await next.connect()
+      await next.query(`listen ${CHANNEL}`)
+    } catch (error) {
+      log.debug({ err: error }, 'not listening for hints now; trying again')
+      await next.end().catch(() => undefined)
+    }
+  }
+  return {
+    open: () => void listen(),
+    async close() {
+      closed = true
       await client?.end().catch(() => undefined)
     },
   }

@@ -119,7 +119,7 @@ async function jobSubjects(db: Db, rows: JobRow[]): Promise<JobSubject[]> {
   return found.rows
 }
 
-/** Facts for all rows in three statements; the judgement is core's. */
+/** Facts for all rows in a few statements; the judgement is core's. */
 export async function jobWaits(
   db: Db,
   rows: JobRow[],
@@ -128,58 +128,104 @@ export async function jobWaits(
   const open = rows.filter((row) => !jobStates.isEnd(row.status))
   if (open.length === 0) return new Map()
   const pools = [...new Set(open.map((row) => row.pool))]
-  const known = await db
-    .selectFrom('agent')
-    .select(['id', 'pool', 'status', 'session_id', 'last_seen_at', 'slots', 'runtime', 'features'])
-    .where('pool', '=', anyOf(pools))
-    .execute()
-  const agents = known.filter(({ status }) => status === 'enrolled')
-  const held = await db
-    .selectFrom('job')
-    .select(['id', 'kind', 'agent_id'])
-    .where('agent_id', '=', anyOf([...agents.map(({ id }) => id), '']))
-    .where('status', '=', anyOf(['assigned', 'running']))
-    .orderBy('id')
-    .execute()
-  const queued = await queuePlaces(db, open, pools)
-  const holds = await holdsOf(db, open)
+  const [agents, places, holds] = await Promise.all([
+    agentsOfPools(db, pools),
+    queuePlaces(db, open, pools),
+    holdsOf(db, open),
+  ])
+  const having = await jobsHad(db, agents)
   const waits = new Map<string, Waiting>()
   for (const row of open) {
-    const place = queued.get(row.id)
-    const mine = agents.filter((a) => a.pool === row.pool)
-    const byLane = mine.some((a) => (a.runtime?.capacity?.interactiveSlots ?? 0) > 0)
     const waiting = whyJobWaits({
-      status: row.status,
-      kind: row.kind,
+      ...factsOfJob(row),
       hold: holds.get(row.id) ?? null,
-      said: row.progress?.message ?? null,
-      createdAt: row.created_at,
-      assignedAt: row.assigned_at,
-      leaseUntil: row.lease_until,
-      cancelRequestedAt: row.cancel_requested_at,
       target: {
         role: row.role,
         installId: row.role === 'install' ? row.install_id : null,
         install: installs.get(row.install_id) ?? null,
       },
-      requires: row.requires.map(requirementOf),
-      agents: mine.map((a) => ({
-        id: a.id,
-        connected: a.session_id !== null,
-        lastSeenAt: a.last_seen_at,
-        slots: a.slots,
-        interactiveSlots: a.runtime?.capacity?.interactiveSlots ?? 0,
-        features: a.features,
-        holding: held
-          .filter((job) => job.agent_id === a.id && job.id !== row.id)
-          .map(({ id, kind }) => ({ jobId: id, kind })),
-      })),
-      formerAgents: known.filter((a) => a.pool === row.pool).length - mine.length,
-      ahead: (byLane ? place?.inLane : place?.inPool) ?? 0,
+      ...factsOfAgents(row, agents, having),
+      ahead: aheadOf(row, agents, places.get(row.id)),
     })
     if (waiting) waits.set(row.id, waiting)
   }
   return waits
+}
+
+type PoolAgent = Awaited<ReturnType<typeof agentsOfPools>>[number]
+type HadJob = Awaited<ReturnType<typeof jobsHad>>[number]
+
+function agentsOfPools(db: Db, pools: readonly string[]) {
+  return db
+    .selectFrom('agent')
+    .select(['id', 'pool', 'status', 'session_id', 'last_seen_at', 'slots', 'runtime', 'features'])
+    .where('pool', '=', anyOf(pools))
+    .execute()
+}
+
+/** Which of these agents have which jobs. */
+function jobsHad(db: Db, agents: readonly PoolAgent[]) {
+  const enrolled = agents.filter(isEnrolled).map(({ id }) => id)
+  return db
+    .selectFrom('job')
+    .select(['id', 'kind', 'agent_id'])
+    .where('agent_id', '=', anyOf([...enrolled, '']))
+    .where('status', '=', anyOf(['assigned', 'running']))
+    .orderBy('id')
+    .execute()
+}
+
+function isEnrolled({ status }: PoolAgent): boolean {
+  return status === 'enrolled'
+}
+
+function factsOfJob(row: JobRow) {
+  return {
+    status: row.status,
+    kind: row.kind,
+    said: row.progress?.message ?? null,
+    createdAt: row.created_at,
+    assignedAt: row.assigned_at,
+    leaseUntil: row.lease_until,
+    cancelRequestedAt: row.cancel_requested_at,
+    requires: row.requires.map(requirementOf),
+  }
+}
+
+function factsOfAgents(row: JobRow, agents: readonly PoolAgent[], having: readonly HadJob[]) {
+  const ofPool = agents.filter(({ pool }) => pool === row.pool)
+  const mine = ofPool.filter(isEnrolled)
+  return {
+    agents: mine.map((agent) => ({
+      id: agent.id,
+      connected: agent.session_id !== null,
+      lastSeenAt: agent.last_seen_at,
+      slots: agent.slots,
+      interactiveSlots: interactiveSlotsOf(agent),
+      features: agent.features,
+      holding: having
+        .filter((job) => job.agent_id === agent.id && job.id !== row.id)
+        .map(({ id, kind }) => ({ jobId: id, kind })),
+    })),
+    formerAgents: ofPool.length - mine.length,
+  }
+}
+
+function interactiveSlotsOf({ runtime }: PoolAgent): number {
+  return runtime?.capacity?.interactiveSlots ?? 0
+}
+
+/** Where its agents keep the lanes apart, only its own lane counts. */
+function aheadOf(row: JobRow, agents: readonly PoolAgent[], place: QueuePlace | undefined): number {
+  const isByLane = agents.some(
+    (agent) => isEnrolled(agent) && agent.pool === row.pool && interactiveSlotsOf(agent) > 0,
+  )
+  return (isByLane ? place?.inLane : place?.inPool) ?? 0
+}
+
+interface QueuePlace {
+  inPool: number
+  inLane: number
 }
 
 /**
@@ -190,10 +236,10 @@ async function queuePlaces(
   db: Db,
   open: readonly JobRow[],
   pools: string[],
-): Promise<Map<string, { inPool: number; inLane: number }>> {
+): Promise<Map<string, QueuePlace>> {
   const ids = open.filter(({ status }) => status === 'queued').map(({ id }) => id)
   if (ids.length === 0) return new Map()
-  const { rows } = await sql<{ id: string; inPool: number; inLane: number }>`
+  const { rows } = await sql<QueuePlace & { id: string }>`
     select id, in_pool::int as "inPool", in_lane::int as "inLane" from (
       select id, row_number() over (partition by pool order by id) - 1 as in_pool,
         row_number() over (partition by pool, kind = any(${[...INTERACTIVE_KINDS]}::text[]) order by id) - 1 as in_lane

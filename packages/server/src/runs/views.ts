@@ -1,6 +1,6 @@
 import type { Db } from '../store/database.ts'
 import { planOf, type RunView, type Who } from '@tenon/protocol'
-import { whyRunWaits } from '@tenon/core'
+import { whyRunWaits, type Waiting } from '@tenon/core'
 import { sql, type Selectable } from 'kysely'
 import { JOB_COLUMNS, jobWaits, type JobRow } from '../jobs/views.ts'
 import { notFound } from '../errors.ts'
@@ -30,67 +30,88 @@ export function listRuns(db: Db, { installId, after, limit }: Filter) {
     .execute()
 }
 
-export async function runViews(db: Db, runs: (Row<'run'> & { install: string })[]): Promise<RunView[]> {
+/** What runs are shown with besides their own rows. */
+interface Around {
+  steps: Row<'step'>[]
+  jobs: JobRow[]
+  waits: Map<string, Waiting>
+  failedAt: Map<string, string>
+  /** Runs that are active on the same installs. */
+  actives: Pick<Row<'run'>, 'id' | 'kind' | 'install_id'>[]
+  creators: Map<string, Who>
+}
+
+type NamedRun = Row<'run'> & { install: string }
+
+export async function runViews(db: Db, runs: NamedRun[]): Promise<RunView[]> {
   if (runs.length === 0) return []
-  const ids = runs.map((run) => run.id)
-  const steps = await db
-    .selectFrom('step')
-    .selectAll()
-    .where('run_id', '=', anyOf(ids))
-    .orderBy('position')
-    .execute()
-  const jobIds = steps.map((s) => s.job_id).filter((id) => id !== null)
-  const jobs =
-    jobIds.length > 0
-      ? await db.selectFrom('job').select(JOB_COLUMNS).where('id', '=', anyOf(jobIds)).execute()
-      : []
+  const around = await loadAround(db, runs)
+  return runs.map((run) => viewOf(run, around))
+}
+
+async function loadAround(db: Db, runs: NamedRun[]): Promise<Around> {
+  const [steps, actives, creators] = await Promise.all([
+    db
+      .selectFrom('step')
+      .selectAll()
+      .where('run_id', '=', anyOf(runs.map((run) => run.id)))
+      .orderBy('position')
+      .execute(),
+    db
+      .selectFrom('run')
+      .select(['id', 'kind', 'install_id'])
+      .where('status', '=', 'active')
+      .where('install_id', '=', anyOf(runs.map((run) => run.install_id)))
+      .execute(),
+    creatorsOf(db, runs),
+  ])
+  const [jobs, failedAt] = await Promise.all([jobsOf(db, steps), lastFailures(db, steps)])
   const waits = await jobWaits(db, jobs, new Map(runs.map((run) => [run.install_id, run.install])))
-  const failedAt = await lastFailures(db, steps)
-  const actives = await db
-    .selectFrom('run')
-    .select(['id', 'kind', 'install_id'])
-    .where('status', '=', 'active')
-    .where('install_id', '=', anyOf(runs.map((r) => r.install_id)))
-    .execute()
-  const creators = await creatorsOf(db, runs)
-  return runs.map((run) => {
-    const creator = creators.get(run.id) ?? null
-    const mine = steps.filter((s) => s.run_id === run.id)
-    const blocker = actives.find((a) => a.install_id === run.install_id && a.id !== run.id)
-    return {
-      id: run.id,
-      kind: run.kind,
-      installId: run.install_id,
-      install: run.install,
-      status: run.status,
-      steps: mine.map((s) =>
-        stepView(
-          s,
-          jobs.find((j) => j.id === s.job_id),
-          creator,
-        ),
-      ),
-      waiting: whyRunWaits({
-        id: run.id,
-        status: run.status,
-        createdAt: run.created_at,
-        blockedBy: blocker ? { runId: blocker.id, kind: blocker.kind } : null,
-        activeSteps: mine
-          .filter((s) => s.status === 'active')
-          .map((s) => ({
-            key: s.key,
-            kind: s.kind,
-            component: s.component,
-            since: s.started_at ?? run.created_at,
-            job: s.job_id ? waits.get(s.job_id) : undefined,
-          })),
-        retries: retriesOf(mine, (step) => failedAt.get(step) ?? run.created_at),
-      }),
-      createdBy: creator?.name ?? run.created_by,
-      creator,
-      createdAt: run.created_at,
-      finishedAt: run.finished_at,
-    }
+  return { steps, jobs, waits, failedAt, actives, creators }
+}
+
+async function jobsOf(db: Db, steps: readonly Row<'step'>[]): Promise<JobRow[]> {
+  const ids = steps.flatMap((step) => step.job_id ?? [])
+  if (ids.length === 0) return []
+  return db.selectFrom('job').select(JOB_COLUMNS).where('id', '=', anyOf(ids)).execute()
+}
+
+function viewOf(run: NamedRun, around: Around): RunView {
+  const creator = around.creators.get(run.id) ?? null
+  const steps = around.steps.filter((step) => step.run_id === run.id)
+  const jobOf = (step: Row<'step'>) => around.jobs.find((job) => job.id === step.job_id)
+  return {
+    id: run.id,
+    kind: run.kind,
+    installId: run.install_id,
+    install: run.install,
+    status: run.status,
+    steps: steps.map((step) => stepView(step, jobOf(step), creator)),
+    waiting: waitingOf(run, steps, around),
+    createdBy: creator?.name ?? run.created_by,
+    creator,
+    createdAt: run.created_at,
+    finishedAt: run.finished_at,
+  }
+}
+
+function waitingOf(run: NamedRun, steps: Row<'step'>[], { waits, failedAt, actives }: Around) {
+  const blocker = actives.find(({ id, install_id }) => install_id === run.install_id && id !== run.id)
+  return whyRunWaits({
+    id: run.id,
+    status: run.status,
+    createdAt: run.created_at,
+    blockedBy: blocker ? { runId: blocker.id, kind: blocker.kind } : null,
+    activeSteps: steps
+      .filter((step) => step.status === 'active')
+      .map(({ key, kind, component, started_at, job_id }) => ({
+        key,
+        kind,
+        component,
+        since: started_at ?? run.created_at,
+        job: job_id ? waits.get(job_id) : undefined,
+      })),
+    retries: retriesOf(steps, (step) => failedAt.get(step) ?? run.created_at),
   })
 }
 
