@@ -45,7 +45,7 @@ export function createRunningAccess(context: RunningAccessContext): OwnerAccess 
         pid: process.pid,
         live: {
           connectedSince: session.connectedSince,
-          slots: { used: runner.running, total: runner.places },
+          slots: { used: runner.running, total: runner.slots },
           logBytes: shipper.unacknowledgedBytes,
         },
       }),
