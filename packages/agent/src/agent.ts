@@ -116,8 +116,8 @@ class RunningAgent implements Agent {
     const recipient = secrets?.sealing.recipient ?? null
     const rotation = new KeyRotation({ ...own, config, recipient, onRotated: () => channel?.redial() })
     this.#cleanups.push(() => rotation.close())
-    const adminSocket = await openAdminSocket(config, { ...own, session, rotation }, { runtime: description, log })
-    this.#cleanups.push(() => adminSocket.close())
+    const admin = await openAdminSocket(config, { ...own, session, rotation }, { runtime: description, log })
+    this.#cleanups.push(() => admin.close())
     await rotation.start()
     channel = this.#openChannel(identity, session)
   }

@@ -85,7 +85,10 @@ async function getPlan(call: Call): Promise<RawAnswer> {
     )
   }
   const { operations } = call.access.manifest
-  if (!terraform.hasSaved(wanted.data) && !operations.some(({ approvedPlan }) => approvedPlan === wanted.data)) {
+  if (
+    !terraform.hasSaved(wanted.data) &&
+    !operations.some(({ approvedPlan }) => approvedPlan === wanted.data)
+  ) {
     const message = `This job's manifest does not approve the plan ${wanted.data}.`
     throw new JobApiError('forbidden', message, 'Approve the plan, and apply it in the job made for that.')
   }
