@@ -1,5 +1,5 @@
 import { firstIdentity } from './enrolment/first-identity.ts'
-import { openDesk } from './owner/open-desk.ts'
+import { openAdminSocket } from './owner/open-admin-socket.ts'
 import { assemble } from './assemble.ts'
 import { prepareSecureApi, serveJobs } from './job-api/serve-jobs.ts'
 import { mkdir } from 'node:fs/promises'
@@ -116,8 +116,8 @@ class RunningAgent implements Agent {
     const recipient = secrets?.sealing.recipient ?? null
     const rotation = new KeyRotation({ ...own, config, recipient, onRotated: () => channel?.redial() })
     this.#cleanups.push(() => rotation.close())
-    const desk = await openDesk(config, { ...own, session, rotation }, { runtime: description, log })
-    this.#cleanups.push(() => desk.close())
+    const admin = await openAdminSocket(config, { ...own, session, rotation }, { runtime: description, log })
+    this.#cleanups.push(() => admin.close())
     await rotation.start()
     channel = this.#openChannel(identity, session)
   }

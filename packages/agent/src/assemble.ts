@@ -4,7 +4,7 @@ import type { Channel } from './channel/channel.ts'
 import { capacityOf, type AgentConfig } from './config.ts'
 import type { Identity } from './enrolment/identity.ts'
 import { signerOf } from './ground/crypto.ts'
-import { CredentialDesk } from './job-api/credentials.ts'
+import { CredentialRequests } from './job-api/credential-requests.ts'
 import type { JobDoors } from './job-api/serve-jobs.ts'
 import { Holds } from './jobs/hold.ts'
 import { JobRunner } from './jobs/runner.ts'
@@ -88,5 +88,5 @@ export function assemble(ground: AgentGround) {
     onFatal,
     log,
   })
-  return { shipper, events, runner, credentials: new CredentialDesk(send) }
+  return { shipper, events, runner, credentials: new CredentialRequests(send) }
 }

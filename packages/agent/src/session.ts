@@ -4,7 +4,7 @@ import type { Logger } from 'pino'
 import { compareHeads } from './journal/audit-head.ts'
 import type { Heartbeat, Welcome } from './channel/channel.ts'
 import type { HelloContent } from './channel/handshake.ts'
-import type { CredentialDesk } from './job-api/credentials.ts'
+import type { CredentialRequests } from './job-api/credential-requests.ts'
 import type { EventOutbox } from './journal/event-outbox.ts'
 import { messageOf } from './ground/errors.ts'
 import type { Identity } from './enrolment/identity.ts'
@@ -27,7 +27,7 @@ export interface SessionContext {
   runner: JobRunner
   shipper: LogShipper
   events: EventOutbox
-  credentials: CredentialDesk
+  credentials: CredentialRequests
   /** Install agents only. */
   secrets: { store: InstallStore; sealing: Sealing } | undefined
   send: (frame: AgentFrame) => boolean

@@ -42,8 +42,8 @@ export function advanceRun(
   const active = steps.filter((s) => s.status === 'active')
   const busy = active.filter((s) => s.isIdle !== true).length
   const due = ready.filter((s) => (s.notBeforeMs ?? 0) <= nowMs)
-  let places = atOnce - busy
-  const start = due.filter((s) => s.isIdle === true || places-- > 0).map((s) => s.key)
+  let left = atOnce - busy
+  const start = due.filter((s) => s.isIdle === true || left-- > 0).map((s) => s.key)
   if (ready.length > 0 || active.length > 0) return { start, cancel: [], end: undefined }
   return { start, cancel: pending.map((s) => s.key), end: endOf(steps, cancelRequested) }
 }

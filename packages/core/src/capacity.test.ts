@@ -35,7 +35,7 @@ describe('what a job waits for', () => {
     )
   })
 
-  it('is never held by a job of the other lane, where lanes have places of their own', () => {
+  it('is never held by a job of the other lane, where lanes have slots of their own', () => {
     fc.assert(
       fc.property(anyCapacity, fc.array(anyHolder), anyHolder, (of, holding, wanted) => {
         fc.pre(of.interactiveSlots > 0)
@@ -76,7 +76,7 @@ describe('what a job waits for', () => {
     const deploys = [job('job_1'), job('job_2'), job('job_3'), job('job_4')]
     const slots = shortageOf(capacity, deploys, job('job_5'))
     expect(describeShortage(slots!, 0)).toBe(
-      'all 4 places are taken, to deploy job_1, deploy job_2, deploy job_3 and 1 more',
+      'all 4 slots are taken, to deploy job_1, deploy job_2, deploy job_3 and 1 more',
     )
     expect(shortageOf(capacity, deploys, job('job_6', { kind: 'debug' }))).toBeUndefined()
     const large = [job('job_1', { memoryBytes: 5 * GiB })]

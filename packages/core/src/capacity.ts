@@ -1,6 +1,6 @@
 import type { JobKind } from './states.ts'
 
-/** Somebody sits in front of these: they have places of their own, which no deploy takes. */
+/** Somebody sits in front of these: they have slots of their own, which no deploy takes. */
 export const INTERACTIVE_KINDS: readonly JobKind[] = ['action', 'logs', 'debug']
 
 export type Lane = 'ordinary' | 'interactive'
@@ -27,7 +27,7 @@ export interface Demand {
   cpus: number
 }
 
-/** A job that has its place. */
+/** A job that has its slot. */
 export interface Holder extends Demand {
   jobId: string
 }
@@ -76,7 +76,7 @@ function shareOf(
   { slots, interactiveSlots, memoryBytes, cpus }: Capacity,
   lane: Lane,
 ): Omit<Capacity, 'interactiveSlots'> {
-  // Without places of their own the interactive kinds are as all others.
+  // Without slots of their own the interactive kinds are as all others.
   if (interactiveSlots === 0) return { slots, memoryBytes, cpus }
   const part = lane === 'interactive' ? INTERACTIVE_SHARE : 1 - INTERACTIVE_SHARE
   return {
@@ -92,7 +92,7 @@ const MOST_NAMED = 3
 export function describeShortage(shortage: Shortage, ahead: number): string {
   const { resource, needed, used, total, holders } = shortage
   const what = {
-    slots: `all ${total} places are taken`,
+    slots: `all ${total} slots are taken`,
     memory: `it needs ${size(needed)} of memory, and ${size(used)} of ${size(total)} are given out`,
     processors: `it needs ${round(needed)} processors, and ${round(used)} of ${round(total)} are given out`,
   }[resource]

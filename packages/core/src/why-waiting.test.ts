@@ -13,7 +13,7 @@ const anyJob: fc.Arbitrary<JobFacts> = fc.record({
     since: at,
     startBefore: at,
   }),
-  said: fc.option(fc.constant('all 4 places are taken')),
+  said: fc.option(fc.constant('all 4 slots are taken')),
   createdAt: at,
   assignedAt: fc.option(at),
   leaseUntil: fc.option(at),
@@ -123,9 +123,9 @@ describe('whyJobWaits', () => {
     expect(whyJobWaits({ ...job, kind: 'debug', agents: [busy] })?.code).toBe('no_free_slot')
     const held = { ...job, status: 'assigned' as const }
     expect(whyJobWaits(held)?.code).toBe('agent_starting')
-    expect(whyJobWaits({ ...held, said: 'all 4 places are taken, to deploy job_1' })).toMatchObject({
+    expect(whyJobWaits({ ...held, said: 'all 4 slots are taken, to deploy job_1' })).toMatchObject({
       code: 'agent_capacity',
-      message: 'The agent has it, but: all 4 places are taken, to deploy job_1.',
+      message: 'The agent has it, but: all 4 slots are taken, to deploy job_1.',
     })
     expect(whyJobWaits({ ...job, status: 'running' })).toBeUndefined()
     expect(whyJobWaits({ ...job, status: 'running', cancelRequestedAt: job.createdAt })?.code).toBe(
@@ -197,7 +197,7 @@ describe('whyJobWaits, where connected agents cannot do the job', () => {
     expect(why('', [])?.message).toContain('it needs a newer agent, which has network')
   })
 
-  it('counts the places of those that can, and one that has not said what it can do as one of them', () => {
+  it('counts the slots of those that can, and one that has not said what it can do as one of them', () => {
     expect(why('0.3', [], ['network'])?.code).toBe('dispatching')
     expect(why('0.3', null)?.code).toBe('dispatching')
   })

@@ -138,10 +138,10 @@ function whyQueued(job: JobFacts): Waiting {
     )
   }
   const able = connected.filter((_, index) => lacks[index]!.length === 0)
-  const places = able.map((agent) => placesFor(job.kind, agent))
-  if (places.every(({ slots, holding }) => holding.length >= slots)) {
-    const slots = places.reduce((sum, place) => sum + place.slots, 0)
-    const holding = places.flatMap((place) => place.holding)
+  const shares = able.map((agent) => shareFor(job.kind, agent))
+  if (shares.every(({ slots, holding }) => holding.length >= slots)) {
+    const slots = shares.reduce((sum, share) => sum + share.slots, 0)
+    const holding = shares.flatMap((share) => share.holding)
     const by = holding.length > 0 ? ` with ${nameHolders(holding)}` : ''
     return waiting(
       'no_free_slot',
@@ -170,7 +170,7 @@ function aheadWords(ahead: number): string {
   return ahead === 1 ? 'one job is ahead' : `${ahead} jobs are ahead`
 }
 
-function placesFor(kind: JobKind, { slots, interactiveSlots, holding }: JobFacts['agents'][number]) {
+function shareFor(kind: JobKind, { slots, interactiveSlots, holding }: JobFacts['agents'][number]) {
   if (interactiveSlots === 0) return { slots, holding }
   const lane = laneOf(kind)
   const sameLane = holding.filter((job) => laneOf(job.kind) === lane)

@@ -21,7 +21,7 @@ import type { ReportedOutputs } from '../journal/journal-state.ts'
 import { JobApiError } from './answer.ts'
 
 /** What the routes need of the agent, for one authenticated job. */
-export interface JobDesk {
+export interface JobAccess {
   readonly jobId: string
   readonly fence: number
   readonly manifest: JobManifest
@@ -45,13 +45,13 @@ export interface JobDesk {
   /** Of a JSON value: what the job was given is not to be seen in it. */
   masked(value: unknown): unknown
   /** Undefined where the agent has no install. */
-  readonly terraform: TerraformDesk | undefined
+  readonly terraform: TerraformAccess | undefined
   /** Undefined where the agent has no install, or no engine of its own. */
-  readonly services: ServiceDesk | undefined
+  readonly services: ServiceAccess | undefined
 }
 
 /** State and saved plans of components, kept in the install store. */
-export interface TerraformDesk {
+export interface TerraformAccess {
   read(component: string): Promise<Uint8Array | undefined>
   write(component: string, state: Uint8Array): Promise<void>
   remove(component: string): Promise<void>
@@ -68,7 +68,7 @@ export interface TerraformDesk {
 }
 
 /** The services of the manifest's components; see `Services` of the runtime. */
-export interface ServiceDesk {
+export interface ServiceAccess {
   /** `mayProbe`: the job is let to the replicas. */
   look(component: string, mayProbe: boolean): Promise<ServiceState>
   compare(component: string, spec: ServiceSpec): Promise<ServiceComparison>
@@ -79,7 +79,7 @@ export interface ServiceDesk {
 }
 
 export interface Call {
-  desk: JobDesk
+  access: JobAccess
   request: IncomingMessage
   argument: string
   query: URLSearchParams

@@ -5,7 +5,7 @@ import { attestationRequest, jobOutputs, jobProgress, jobResult, partName } from
 import type { z } from 'zod'
 import type { ReportedOutputs } from '../journal/journal-state.ts'
 import { JobApiError, readBody } from './answer.ts'
-import { componentOf, type Call, type JobDesk, type Route } from './route.ts'
+import { componentOf, type Call, type JobAccess, type Route } from './route.ts'
 import { serviceRoutes } from './service-routes.ts'
 import { terraformRoutes } from './terraform-routes.ts'
 
@@ -25,15 +25,15 @@ const routes: Route[] = [
   {
     method: 'GET',
     path: /^\/v1\/manifest$/,
-    handle: async ({ desk }) => manifestAsRead(desk.manifestText),
+    handle: async ({ access }) => manifestAsRead(access.manifestText),
   },
-  { method: 'GET', path: /^\/v1\/context$/, handle: ({ desk }) => desk.context(CONTEXT_WAIT_MS) },
+  { method: 'GET', path: /^\/v1\/context$/, handle: ({ access }) => access.context(CONTEXT_WAIT_MS) },
   { method: 'GET', path: /^\/v1\/secrets\/([^/]+)$/, handle: getSecret },
   { method: 'GET', path: /^\/v1\/outputs\/([^/]+)$/, handle: getOutputs },
   {
     method: 'POST',
     path: /^\/v1\/credentials\/registry$/,
-    handle: ({ desk }) => desk.credential('registry', CREDENTIAL_WAIT_MS),
+    handle: ({ access }) => access.credential('registry', CREDENTIAL_WAIT_MS),
   },
   { method: 'POST', path: /^\/v1\/credentials\/join-token$/, handle: postJoinToken },
   { method: 'POST', path: /^\/v1\/attestations$/, handle: postAttestation },
@@ -45,7 +45,7 @@ const routes: Route[] = [
 ]
 
 /** Finds the route and does it; the answer's body is what it returns. */
-export async function callRoute(desk: JobDesk, request: IncomingMessage): Promise<unknown> {
+export async function callRoute(access: JobAccess, request: IncomingMessage): Promise<unknown> {
   const url = new URL(request.url ?? '/', 'http://job')
   const matching = routes.filter((route) => route.path.test(url.pathname))
   if (matching.length === 0) {
@@ -64,13 +64,13 @@ export async function callRoute(desk: JobDesk, request: IncomingMessage): Promis
     )
   }
   const argument = decodePart(route.path.exec(url.pathname)?.[1] ?? '')
-  return (await route.handle({ desk, request, argument, query: url.searchParams })) ?? {}
+  return (await route.handle({ access, request, argument, query: url.searchParams })) ?? {}
 }
 
-async function getSecret({ desk, argument }: Call): Promise<unknown> {
+async function getSecret({ access, argument }: Call): Promise<unknown> {
   const secretName = checkedName(argument)
-  requireNamed(desk.manifest, 'secrets', secretName, 'secret')
-  const value = await desk.secret(secretName)
+  requireNamed(access.manifest, 'secrets', secretName, 'secret')
+  const value = await access.secret(secretName)
   if (value === undefined) {
     throw new JobApiError(
       'not_found',
@@ -81,12 +81,12 @@ async function getSecret({ desk, argument }: Call): Promise<unknown> {
   return { name: secretName, value }
 }
 
-async function getOutputs({ desk, argument }: Call): Promise<unknown> {
+async function getOutputs({ access, argument }: Call): Promise<unknown> {
   const component = checkedName(argument)
-  if (!desk.manifest.operations.some((operation) => operation.component === component)) {
-    requireNamed(desk.manifest, 'dependencies', component, 'component')
+  if (!access.manifest.operations.some((operation) => operation.component === component)) {
+    requireNamed(access.manifest, 'dependencies', component, 'component')
   }
-  const outputs = await desk.outputsOf(component)
+  const outputs = await access.outputsOf(component)
   if (!outputs) {
     throw new JobApiError('not_found', `The component ${component} has no outputs yet.`, 'Deploy it first.')
   }
@@ -109,38 +109,38 @@ function requireNamed(
   throw new JobApiError('forbidden', message, `List it under \`${list}\` of the component.`)
 }
 
-async function postJoinToken({ desk }: Call): Promise<unknown> {
-  if (desk.manifest.kind !== 'sandbox') {
+async function postJoinToken({ access }: Call): Promise<unknown> {
+  if (access.manifest.kind !== 'sandbox') {
     throw new JobApiError('forbidden', 'Only a sandbox job may have a join token.', 'Do without it.')
   }
-  return desk.credential('join-token', CREDENTIAL_WAIT_MS)
+  return access.credential('join-token', CREDENTIAL_WAIT_MS)
 }
 
-async function postAttestation({ desk, request }: Call): Promise<unknown> {
-  if (desk.manifest.kind !== 'build') {
+async function postAttestation({ access, request }: Call): Promise<unknown> {
+  if (access.manifest.kind !== 'build') {
     throw new JobApiError('forbidden', 'Only what a build job made is signed.', 'Do without it.')
   }
-  return desk.credential('attestation', CREDENTIAL_WAIT_MS, await readBody(request, attestationRequest))
+  return access.credential('attestation', CREDENTIAL_WAIT_MS, await readBody(request, attestationRequest))
 }
 
-async function putProgress({ desk, request }: Call): Promise<void> {
-  desk.progress(await readBody(request, jobProgress, desk.masked))
+async function putProgress({ access, request }: Call): Promise<void> {
+  access.progress(await readBody(request, jobProgress, access.masked))
 }
 
 /** Whole into the install store; into the report only the names of the sensitive ones. */
-async function putOutputs({ desk, request, query }: Call): Promise<void> {
+async function putOutputs({ access, request, query }: Call): Promise<void> {
   const outputs = await readBody(request, jobOutputs)
-  const component = componentOf(desk.manifest, query.get('component'))
+  const component = componentOf(access.manifest, query.get('component'))
   const reported = withoutSensitiveValues(outputs)
   checkSize(reported, 'The outputs')
-  await desk.keepOutputs(component, outputs)
-  await desk.report(reported)
+  await access.keepOutputs(component, outputs)
+  await access.report(reported)
 }
 
-async function putResult({ desk, request }: Call): Promise<void> {
-  const result = await readBody(request, jobResult, desk.masked)
+async function putResult({ access, request }: Call): Promise<void> {
+  const result = await readBody(request, jobResult, access.masked)
   checkSize(result.data, 'The data of the result')
-  await desk.result(result)
+  await access.result(result)
 }
 
 /** Pure. */

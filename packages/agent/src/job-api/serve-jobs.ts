@@ -5,7 +5,7 @@ import type { JobRunner } from '../jobs/runner.ts'
 import type { Runtime } from '../runtime/runtime.ts'
 import { createSecretSource } from './absent-secrets.ts'
 import type { OwnCertificate } from './certificate.ts'
-import { createJobDesk, type JobDeskContext } from './job-desk.ts'
+import { createJobAccess, type JobAccessContext } from './job-access.ts'
 import { serveJobApi } from './server.ts'
 import { prepareCertificate } from './tls.ts'
 
@@ -35,14 +35,14 @@ export interface JobDoors {
 }
 
 type Parts = Pick<
-  JobDeskContext,
+  JobAccessContext,
   'config' | 'identity' | 'journal' | 'credentials' | 'store' | 'send' | 'clock'
 > & { runner: JobRunner; runtime: Runtime; log: Logger }
 
 /** Serves jobs what they may ask of the agent, each by its own token. */
 export function serveJobs(parts: Parts, { socket, secure, egress }: JobDoors) {
   const { runner, runtime, store, log } = parts
-  const desk = {
+  const context = {
     ...parts,
     egress: egress.settings,
     secretOf: store && createSecretSource(store),
@@ -55,7 +55,7 @@ export function serveJobs(parts: Parts, { socket, secure, egress }: JobDoors) {
     jobGroup: runtime.jobGroup,
     authenticate: (token) => {
       const life = runner.authenticate(token)
-      return life && createJobDesk(desk, life)
+      return life && createJobAccess(context, life)
     },
     relay: egress.relay,
     log,

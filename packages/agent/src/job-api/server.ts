@@ -8,7 +8,7 @@ import { AgentError } from '../ground/errors.ts'
 import { answer, answerError, JobApiError } from './answer.ts'
 import type { Relay } from '../egress/relay.ts'
 import type { OwnCertificate } from './certificate.ts'
-import type { JobDesk } from './route.ts'
+import type { JobAccess } from './route.ts'
 import { callRoute } from './routes.ts'
 import { tokenOf } from './token.ts'
 
@@ -17,8 +17,8 @@ export interface JobApiOptions {
   socket: string
   /** May connect besides this user; see `Runtime.jobGroup`. */
   jobGroup?: number | undefined
-  /** The desk of the job this token belongs to, as long as it runs. */
-  authenticate: (token: string) => JobDesk | undefined
+  /** What the job this token belongs to may ask for, as long as it runs. */
+  authenticate: (token: string) => JobAccess | undefined
   /** For jobs that see no socket of the agent. */
   secure?: { host: string; port: number; certificate: OwnCertificate } | undefined
   /** The way out for jobs, which they ask for by CONNECT. */
@@ -66,13 +66,13 @@ function serveTunnels<S extends http.Server | https.Server>(options: JobApiOptio
   server.on('connect', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     socket.on('error', () => undefined)
     const token = tokenOf(request.headers.authorization)
-    const desk = token === undefined ? undefined : options.authenticate(token)
+    const access = token === undefined ? undefined : options.authenticate(token)
     const { relay } = options
-    if (desk === undefined || relay === undefined) {
+    if (access === undefined || relay === undefined) {
       socket.end('HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n')
       return
     }
-    void relay.connect(desk.egress, request, socket, head)
+    void relay.connect(access.egress, request, socket, head)
   })
   return server
 }
@@ -112,10 +112,10 @@ async function handle(
   let jobId: string | undefined
   try {
     const token = tokenOf(request.headers.authorization)
-    const desk = token === undefined ? undefined : options.authenticate(token)
-    if (!desk) throw unauthorized()
-    jobId = desk.jobId
-    answer(response, await callRoute(desk, request))
+    const access = token === undefined ? undefined : options.authenticate(token)
+    if (!access) throw unauthorized()
+    jobId = access.jobId
+    answer(response, await callRoute(access, request))
   } catch (error) {
     const coded = toJobApiError(error)
     if (coded.code === 'internal') options.log.error({ err: error, jobId }, 'job API failed')

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ServiceSpec } from '@tenon/protocol'
 import type { NetworkLimits } from '../egress/network.ts'
 import type { Services } from '../runtime/services.ts'
-import { createServiceDesk, imageOf } from './service-desk.ts'
+import { createServiceAccess, imageOf } from './service-access.ts'
 import { ApiWorld, type ApiJob } from '../testing/api-world.ts'
 
 let world: ApiWorld
@@ -58,14 +58,14 @@ describe('a service of a component', () => {
     const services = { bring } as Services
     const registry = { url: 'http://127.0.0.1:5000', keyFile: '/key' }
     const spec = { command: [], replicas: 1, env: {}, secrets: {} } as unknown as ServiceSpec
-    const desk = (limits: NetworkLimits) => createServiceDesk({ services, registry, limits }, manifest)
-    await expect(desk({ deploy: 'internal' }).bring('web', spec)).rejects.toMatchObject({
+    const access = (limits: NetworkLimits) => createServiceAccess({ services, registry, limits }, manifest)
+    await expect(access({ deploy: 'internal' }).bring('web', spec)).rejects.toMatchObject({
       code: 'forbidden',
       message: expect.stringContaining('TENON_JOB_NETWORKS has deploy=internal'),
       remedy: expect.stringContaining('take deploy out of TENON_JOB_NETWORKS'),
     })
     expect(brought).toEqual([])
-    await desk({ deploy: 'egress', action: 'internal' }).bring('web', spec)
+    await access({ deploy: 'egress', action: 'internal' }).bring('web', spec)
     expect(brought).toEqual(['web'])
   })
 

@@ -3,7 +3,7 @@ import { MAX_SERVICE_LOG_LINES, serviceChoice, serviceSpec } from '@tenon/protoc
 import { EngineError } from '../runtime/docker/engine-http.ts'
 import { ServiceError } from '../runtime/services.ts'
 import { JobApiError, readBody } from './answer.ts'
-import { componentOf, type Call, type Route, type ServiceDesk } from './route.ts'
+import { componentOf, type Call, type Route, type ServiceAccess } from './route.ts'
 
 const LOG_LINES = 200
 const READERS: readonly JobKind[] = ['plan', 'deploy', 'destroy', 'action', 'logs', 'debug']
@@ -57,20 +57,20 @@ async function getLogs(call: Call): Promise<unknown> {
 }
 
 function placeOf(
-  { desk, query }: Call,
+  { access, query }: Call,
   kinds: readonly JobKind[],
-): { services: ServiceDesk; component: string; kind: JobKind } {
-  const { kind } = desk.manifest
+): { services: ServiceAccess; component: string; kind: JobKind } {
+  const { kind } = access.manifest
   if (!kinds.includes(kind)) {
     const message = `A job of the kind ${kind} may not do this with a service.`
     throw new JobApiError('forbidden', message, `Do it in a job of the kind ${kinds.join(' or ')}.`)
   }
-  const component = componentOf(desk.manifest, query.get('component'))
+  const component = componentOf(access.manifest, query.get('component'))
   if (component === undefined) {
     const message = "This job's manifest names no component."
     throw new JobApiError('forbidden', message, 'Use services in jobs of a component.')
   }
-  if (desk.services) return { services: desk.services, component, kind }
+  if (access.services) return { services: access.services, component, kind }
   throw new JobApiError(
     'unsupported',
     'This agent has no container engine of its own, so it runs no services.',

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { digest, MAX_PLAN_BYTES, MAX_STATE_BYTES, stateLock, type StateLock } from '@tenon/protocol'
 import { JobApiError, parseBody, RawAnswer, readBytes } from './answer.ts'
-import { componentOf, type Call, type Route, type TerraformDesk } from './route.ts'
+import { componentOf, type Call, type Route, type TerraformAccess } from './route.ts'
 
 const MAX_LOCK_BYTES = 65_536
 const STATE = /^\/v1\/terraform\/([^/]+)$/
@@ -18,64 +18,64 @@ export const terraformRoutes: Route[] = [
 ]
 
 async function getState(call: Call): Promise<RawAnswer> {
-  const { desk, component } = placeOf(call)
-  const state = await desk.read(component)
+  const { terraform, component } = placeOf(call)
+  const state = await terraform.read(component)
   return state ? new RawAnswer(200, state) : new RawAnswer(404)
 }
 
 async function postState(call: Call): Promise<RawAnswer> {
-  const { desk, component } = placeOf(call)
+  const { terraform, component } = placeOf(call)
   const bytes = await readBytes(call.request, MAX_STATE_BYTES)
   checkMd5(call, bytes)
   // Nothing may come between this look and the write: the store does what it is asked in that order.
-  const refused = whyNotHeld(desk, component, call.query.get('ID'))
+  const refused = whyNotHeld(terraform, component, call.query.get('ID'))
   if (refused) return refused
-  await desk.write(component, bytes)
+  await terraform.write(component, bytes)
   return new RawAnswer(200)
 }
 
 /** Terraform names no lock here, so any lock of this job will do. */
 async function deleteState(call: Call): Promise<RawAnswer> {
-  const { desk, component } = placeOf(call)
-  const refused = whyNotHeld(desk, component, desk.holder(component)?.lock.ID ?? null)
+  const { terraform, component } = placeOf(call)
+  const refused = whyNotHeld(terraform, component, terraform.holder(component)?.lock.ID ?? null)
   if (refused) return refused
-  await desk.remove(component)
+  await terraform.remove(component)
   return new RawAnswer(200)
 }
 
 /** The same lock again is no conflict: the first answer may not have been heard. */
 async function lockState(call: Call): Promise<RawAnswer> {
-  const { desk, component } = placeOf(call)
+  const { terraform, component } = placeOf(call)
   const body = await readBytes(call.request, MAX_LOCK_BYTES)
   checkMd5(call, body)
   const wanted = parseBody(body, stateLock)
-  const holder = desk.holder(component)
+  const holder = terraform.holder(component)
   if (holder && !(holder.isThisJob && holder.lock.ID === wanted.ID)) return lockedBy(holder)
-  await desk.lock(component, wanted)
+  await terraform.lock(component, wanted)
   return new RawAnswer(200)
 }
 
 /** Without an id it is `terraform force-unlock`, which a job may do to its own lock only. */
 async function unlockState(call: Call): Promise<RawAnswer> {
-  const { desk, component } = placeOf(call)
+  const { terraform, component } = placeOf(call)
   const body = await readBytes(call.request, MAX_LOCK_BYTES)
   const named = call.query.get('ID') ?? (body.byteLength > 0 ? parseBody(body, stateLock).ID : null)
-  const holder = desk.holder(component)
+  const holder = terraform.holder(component)
   if (!holder) return new RawAnswer(200)
   if (!holder.isThisJob || (named !== null && named !== holder.lock.ID)) return lockedBy(holder)
-  await desk.unlock(component)
+  await terraform.unlock(component)
   return new RawAnswer(200)
 }
 
 async function putPlan(call: Call): Promise<unknown> {
-  const component = componentOf(call.desk.manifest, call.query.get('component'))
+  const component = componentOf(call.access.manifest, call.query.get('component'))
   if (component === undefined) throw noComponent()
   const bytes = await readBytes(call.request, MAX_PLAN_BYTES)
-  return { digest: await deskOf(call).keepPlan(component, bytes) }
+  return { digest: await terraformOf(call).keepPlan(component, bytes) }
 }
 
 async function getPlan(call: Call): Promise<RawAnswer> {
-  const desk = deskOf(call)
+  const terraform = terraformOf(call)
   const wanted = digest.safeParse(call.argument)
   if (!wanted.success) {
     throw new JobApiError(
@@ -84,13 +84,16 @@ async function getPlan(call: Call): Promise<RawAnswer> {
       'Ask for sha256: and 64 hex digits.',
     )
   }
-  const { operations } = call.desk.manifest
-  if (!desk.hasSaved(wanted.data) && !operations.some(({ approvedPlan }) => approvedPlan === wanted.data)) {
+  const { operations } = call.access.manifest
+  if (
+    !terraform.hasSaved(wanted.data) &&
+    !operations.some(({ approvedPlan }) => approvedPlan === wanted.data)
+  ) {
     const message = `This job's manifest does not approve the plan ${wanted.data}.`
     throw new JobApiError('forbidden', message, 'Approve the plan, and apply it in the job made for that.')
   }
   for (const { component } of operations) {
-    const plan = component === null ? undefined : await desk.plan(component, wanted.data)
+    const plan = component === null ? undefined : await terraform.plan(component, wanted.data)
     if (plan) return new RawAnswer(200, plan, 'application/octet-stream')
   }
   throw new JobApiError(
@@ -100,14 +103,14 @@ async function getPlan(call: Call): Promise<RawAnswer> {
   )
 }
 
-function placeOf(call: Call): { desk: TerraformDesk; component: string } {
-  const component = componentOf(call.desk.manifest, call.argument)
+function placeOf(call: Call): { terraform: TerraformAccess; component: string } {
+  const component = componentOf(call.access.manifest, call.argument)
   if (component === undefined) throw noComponent()
-  return { desk: deskOf(call), component }
+  return { terraform: terraformOf(call), component }
 }
 
-function deskOf({ desk }: Call): TerraformDesk {
-  if (desk.terraform) return desk.terraform
+function terraformOf({ access }: Call): TerraformAccess {
+  if (access.terraform) return access.terraform
   throw new JobApiError(
     'forbidden',
     'This agent has no install, so it keeps no state and no plans.',
@@ -116,8 +119,8 @@ function deskOf({ desk }: Call): TerraformDesk {
 }
 
 /** A write needs the very lock it names, held by this job. */
-function whyNotHeld(desk: TerraformDesk, component: string, id: string | null): RawAnswer | undefined {
-  const holder = desk.holder(component)
+function whyNotHeld(terraform: TerraformAccess, component: string, id: string | null): RawAnswer | undefined {
+  const holder = terraform.holder(component)
   if (holder?.isThisJob && holder.lock.ID === id) return undefined
   if (holder) return lockedBy(holder)
   throw new JobApiError(

@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createAgent, type Agent } from '../agent.ts'
 import { verify } from '../ground/crypto.ts'
 import { lastStartOf } from './hold.ts'
-import { atDesk } from '../owner/reach-desk.ts'
+import { withAgent } from '../owner/with-agent.ts'
 import { createFakeMemory } from '../runtime/fake/store.ts'
 import { createFakeRuntime } from '../runtime/fake.ts'
 import { configOf } from '../testing/agent-config.ts'
@@ -48,14 +48,14 @@ async function start(): Promise<void> {
 }
 
 const owner = (word: 'pause' | 'resume') =>
-  atDesk(
+  withAgent(
     {
       dir: path.join(dir, 'agent'),
       storeKeyFile: path.join(dir, 'store.key'),
       clock: Date.now,
       runtime: async () => undefined,
     },
-    (desk) => desk[word](),
+    (access) => access[word](),
   )
 
 function permit({ jobId, fence }: JobManifest, startBeforeMs: number): void {

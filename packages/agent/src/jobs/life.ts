@@ -103,16 +103,16 @@ export class JobLife {
       if (!logEnded) shipper.add(jobId, fence, logAcked, () => this.mask)
       return
     }
-    const place = placeOf(this.manifest)
-    const holdsSlot = how.type === 'start' ? await this.#gate.pass(place, this.#leftOrCanceled()) : true
-    if (how.type !== 'start') slots.take(place)
+    const holder = holderOf(this.manifest)
+    const holdsSlot = how.type === 'start' ? await this.#gate.pass(holder, this.#leftOrCanceled()) : true
+    if (how.type !== 'start') slots.take(holder)
     try {
       const end = await this.#toItsEnd(how)
       this.#isOver = end !== undefined
       if (end && !this.#left.signal.aborted)
         await this.#report(namingTheCustomer(end, this.record.stoppedByCustomer))
     } finally {
-      if (holdsSlot) slots.release(place.jobId)
+      if (holdsSlot) slots.release(holder.jobId)
     }
   }
 
@@ -300,7 +300,7 @@ export class JobLife {
   }
 }
 
-function placeOf({ jobId, kind, limits: { memoryBytes, cpus } }: JobManifest): Holder {
+function holderOf({ jobId, kind, limits: { memoryBytes, cpus } }: JobManifest): Holder {
   return { jobId, kind, memoryBytes, cpus }
 }
 

@@ -75,7 +75,7 @@ export class JobRunner {
     return this.#context.slots.used
   }
 
-  get places(): number {
+  get slots(): number {
     return this.#context.slots.total
   }
 

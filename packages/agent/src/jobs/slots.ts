@@ -30,12 +30,12 @@ export class Slots {
     return this.#capacity.slots + this.#capacity.interactiveSlots
   }
 
-  /** For a job that runs already: it takes its place whether one is free or not. */
+  /** For a job that runs already: it takes a slot whether one is free or not. */
   take(job: Holder): void {
     this.#holders.set(job.jobId, job)
   }
 
-  /** Resolves false when aborted before there was a place; then nothing is held. */
+  /** Resolves false when aborted before there was a slot; then nothing is held. */
   acquire(
     job: Holder,
     signal: AbortSignal,

@@ -41,12 +41,12 @@ export class StartGate {
     this.#log = log
   }
 
-  /** Resolves false when the signal came first; with no place there is nothing to give back. */
-  async pass(place: Holder, signal: AbortSignal): Promise<boolean> {
+  /** Resolves false when the signal came first; with no slot there is nothing to give back. */
+  async pass(holder: Holder, signal: AbortSignal): Promise<boolean> {
     for (;;) {
-      if (!(await this.#untilAllowed(signal)) || !(await this.#takePlace(place, signal))) return false
+      if (!(await this.#untilAllowed(signal)) || !(await this.#takeSlot(holder, signal))) return false
       if (!this.#isLate() && !holdOf(this.#context.state)) return true
-      this.#context.slots.release(place.jobId)
+      this.#context.slots.release(holder.jobId)
     }
   }
 
@@ -113,7 +113,7 @@ export class StartGate {
   }
 
   /** While it waits the server is told for what, so that whoever asks can be told. */
-  async #takePlace(place: Holder, signal: AbortSignal): Promise<boolean> {
+  async #takeSlot(holder: Holder, signal: AbortSignal): Promise<boolean> {
     const { slots, send } = this.#context
     let said = ''
     const say = (message: string) => {
@@ -121,7 +121,7 @@ export class StartGate {
       said = message
     }
     const isIn = await slots.acquire(
-      place,
+      holder,
       signal,
       (shortage, ahead) => {
         this.#waitsFor = describeShortage(shortage, ahead)

@@ -3,7 +3,7 @@ import { readManifest } from '@tenon/protocol'
 import { fingerprint } from '../ground/crypto.ts'
 import { heldState } from '../jobs/decisions.ts'
 import type { JobRecord, JournalState } from '../journal/journal-state.ts'
-import type { AgentStatus } from './desk.ts'
+import type { AgentStatus } from './owner-access.ts'
 import type { LastStart } from './last-start.ts'
 
 export interface StatusFacts {

@@ -1,6 +1,6 @@
 import { AgentError } from '../ground/errors.ts'
 import type { StoreReader } from '../store/install-store.ts'
-import type { SecretEntry } from './desk.ts'
+import type { SecretEntry } from './owner-access.ts'
 
 export async function listSecrets(store: StoreReader): Promise<SecretEntry[]> {
   const entries: SecretEntry[] = []

@@ -4,7 +4,7 @@ import type { JournalEntry } from '../journal/journal-entry.ts'
 import type { JournalState } from '../journal/journal-state.ts'
 import type { InstallStore } from '../store/install-store.ts'
 import { setSecret } from '../store/sealing.ts'
-import type { Released, Switch } from './desk.ts'
+import type { Released, Switch } from './owner-access.ts'
 
 /** What the owner's hand changes, on a running agent or a stopped one; each change is told to the server's audit. */
 export interface Switches {

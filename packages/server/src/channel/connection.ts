@@ -204,7 +204,7 @@ export class Connection {
   async #welcome(challenge: Challenge, signed: SignedDocument): Promise<void> {
     const hello = agentHello.safeParse(parseDocument(signed.text)).data
     if (!hello) return this.reject('bad_frame', 'this is no hello')
-    const opened = await this.#sessions.desk.open({ challenge, hello, signed })
+    const opened = await this.#sessions.batches.open({ challenge, hello, signed })
     if (!opened.ok) return this.reject(opened.code, opened.message)
     const { verdicts, ...kept } = opened.session
     const { slots, runtime } = hello
@@ -243,7 +243,7 @@ export class Connection {
       announceKeys: () => this.announceKeys(),
       heardAt: () => this.#heardAt,
       sinks: new Map(),
-      dispatcher: new Dispatcher(this.#context, this.#sessions.desk, { ...opened, agentId }, counts, wire),
+      dispatcher: new Dispatcher(this.#context, this.#sessions.batches, { ...opened, agentId }, counts, wire),
     }
   }
 
@@ -268,7 +268,7 @@ function laneOf(frame: AgentFrame): string {
     case 'job.progress':
     case 'job.finished':
       return frame.jobId
-    // The desk keeps the order: an end that follows at once shares the transaction of its start.
+    // The batches keep the order: an end that follows at once shares the transaction of its start.
     case 'job.started':
       return `${frame.jobId}/started`
     default:

@@ -4,7 +4,7 @@ import type { ServerFrame } from '@tenon/protocol'
 import type { Context } from '../context.ts'
 import type { OpenedSession } from '../agents/connect.ts'
 import type { GivenJob, SlotHost } from '../ground/slots.ts'
-import type { JobDesk } from './job-desk.ts'
+import type { Batches } from './batches.ts'
 import { AgentSlots, type LaneSlots, type SlotCounts } from './slots.ts'
 
 /** The agent's end of the connection, as far as jobs need it. */
@@ -17,7 +17,7 @@ export interface Wire {
 /** Gives a connected agent as many jobs as it has free slots, those of the interactive kinds apart. */
 export class Dispatcher implements SlotHost {
   readonly #context: Context
-  readonly #desk: JobDesk
+  readonly #batches: Batches
   readonly #agent: DispatchedAgent
   readonly #wire: Wire
   readonly #slots: AgentSlots
@@ -26,9 +26,9 @@ export class Dispatcher implements SlotHost {
   #again = false
   #stopped = false
 
-  constructor(context: Context, desk: JobDesk, agent: DispatchedAgent, counts: SlotCounts, wire: Wire) {
+  constructor(context: Context, batches: Batches, agent: DispatchedAgent, counts: SlotCounts, wire: Wire) {
     this.#context = context
-    this.#desk = desk
+    this.#batches = batches
     this.#agent = agent
     this.#wire = wire
     this.#slots = new AgentSlots(counts, agent.held)
@@ -147,7 +147,7 @@ export class Dispatcher implements SlotHost {
     const { agentId, sessionId, pool, features } = this.#agent
     lane.isAwaited = false
     try {
-      const { jobs, isMore } = await this.#desk.claim({
+      const { jobs, isMore } = await this.#batches.claim({
         agentId,
         sessionId,
         pool,

@@ -35,7 +35,7 @@ export async function handleFrame(
       return jobRefused(context, session, frame)
     case 'job.started':
       session.dispatcher.runs(frame.jobId)
-      return sessions.desk.started({ ...frame, agentId: session.agentId })
+      return sessions.batches.started({ ...frame, agentId: session.agentId })
     case 'job.progress':
       return jobProgress(context, session, frame)
     case 'job.finished':
@@ -105,7 +105,7 @@ async function jobFinished(
   if (report.agentId !== session.agentId) return session.reject('bad_frame', 'a report names another agent')
   session.dispatcher.heard(report.jobId)
   const agent = { id: session.agentId, publicKeys: session.publicKeys, installId: session.installId }
-  const verdict = await sessions.desk.finish({ agent, report, signed: frame.report })
+  const verdict = await sessions.batches.finish({ agent, report, signed: frame.report })
   if (!verdict.settled) return session.reject('bad_signature', verdict.message)
   session.dispatcher.release(report.jobId)
   session.send({

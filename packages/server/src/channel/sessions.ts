@@ -4,14 +4,14 @@ import { extendLeases } from '../jobs/leases.ts'
 import { createBatcher } from '../store/batch.ts'
 import { controlAgents } from './control.ts'
 import { giveAgain } from './give-again.ts'
-import { createJobDesk, type JobDesk } from './job-desk.ts'
+import { createBatches, type Batches } from './batches.ts'
 import type { Session } from './session.ts'
 
 const CONTROL_BATCH = 500
 
 /** The agents that are connected to this process, and what is done for all of them at once. */
 export interface Sessions {
-  readonly desk: JobDesk
+  readonly batches: Batches
   add(session: Session): void
   remove(session: Session): Promise<void>
   /** A heartbeat arrived: its leases are renewed with everybody else's at the next flush. */
@@ -50,7 +50,7 @@ export function createSessions(context: Context): Sessions {
   })
 
   const sessions: Sessions = {
-    desk: createJobDesk(context),
+    batches: createBatches(context),
     add(session) {
       const earlier = byAgent.get(session.agentId)
       const off = [

@@ -4,7 +4,7 @@ import { pino } from 'pino'
 import { dockerSockets } from '../../config.ts'
 import { AgentError } from '../../ground/errors.ts'
 import { storeKeyOfLastStart } from '../last-start.ts'
-import type { AgentFolder } from '../stopped-desk.ts'
+import type { AgentFolder } from '../stopped-access.ts'
 import { createRuntime, type EngineChoice } from '../../runtime/create-runtime.ts'
 
 /** What a command may touch of the process it runs in. */

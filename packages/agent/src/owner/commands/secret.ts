@@ -1,7 +1,7 @@
 import { sizeWords } from '@tenon/core'
 import { readFile } from 'node:fs/promises'
 import { AgentError } from '../../ground/errors.ts'
-import { atDesk } from '../reach-desk.ts'
+import { withAgent } from '../with-agent.ts'
 import { DIR, folderOf, JSON_FLAG, print, STORE_KEY, type Command, type CommandInput } from './command.ts'
 
 /** As much as the server takes too. */
@@ -25,7 +25,7 @@ export const secretSet: Command = {
     const folder = folderOf(secretSet, input)
     const name = input.argument
     const value = await readValue(input)
-    const { version } = await atDesk(folder, (desk) => desk.setSecret(name, value))
+    const { version } = await withAgent(folder, (agent) => agent.setSecret(name, value))
     if (input.flag('json')) return print(input.io, JSON.stringify({ name, version }))
     print(input.io, `secret ${name} version ${version} is set; the next job that asks gets it`)
   },
@@ -37,7 +37,7 @@ export const secretList: Command = {
   options: { ...DIR, ...STORE_KEY, ...JSON_FLAG },
   examples: ['tenon agent secret list --dir ./agent'],
   async run(input) {
-    const secrets = await atDesk(folderOf(secretList, input), (desk) => desk.secrets())
+    const secrets = await withAgent(folderOf(secretList, input), (agent) => agent.secrets())
     if (input.flag('json')) return print(input.io, JSON.stringify({ items: secrets }))
     if (secrets.length === 0) input.io.stderr.write('no secrets are set\n')
     const width = Math.max(...secrets.map(({ name }) => name.length), 0)

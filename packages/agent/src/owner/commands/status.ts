@@ -1,6 +1,6 @@
 import { sizeWords } from '@tenon/core'
-import type { AgentStatus } from '../desk.ts'
-import { atDesk } from '../reach-desk.ts'
+import type { AgentStatus } from '../owner-access.ts'
+import { withAgent } from '../with-agent.ts'
 import { DIR, folderOf, JSON_FLAG, print, type Command } from './command.ts'
 
 export const status: Command = {
@@ -9,7 +9,7 @@ export const status: Command = {
   options: { ...DIR, ...JSON_FLAG },
   examples: ['tenon agent status --dir ./agent', 'tenon agent status --dir ./agent --json'],
   async run(input) {
-    const found = await atDesk(folderOf(status, input), (desk) => desk.status())
+    const found = await withAgent(folderOf(status, input), (agent) => agent.status())
     print(input.io, ...(input.flag('json') ? [JSON.stringify(found, null, 2)] : statusLines(found)))
   },
 }

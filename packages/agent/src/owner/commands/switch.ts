@@ -1,4 +1,4 @@
-import { atDesk } from '../reach-desk.ts'
+import { withAgent } from '../with-agent.ts'
 import { DIR, folderOf, JSON_FLAG, print, type Command } from './command.ts'
 
 export const jobsStop: Command = {
@@ -8,7 +8,7 @@ export const jobsStop: Command = {
   options: { ...DIR, ...JSON_FLAG },
   examples: ['tenon agent jobs stop job_01… --dir ./agent'],
   async run(input) {
-    const job = await atDesk(folderOf(jobsStop, input), (desk) => desk.stopJob(input.argument))
+    const job = await withAgent(folderOf(jobsStop, input), (agent) => agent.stopJob(input.argument))
     if (input.flag('json')) return print(input.io, JSON.stringify(job))
     print(
       input.io,
@@ -25,7 +25,7 @@ export const pause: Command = {
   options: { ...DIR, ...JSON_FLAG },
   examples: ['tenon agent pause --dir ./agent'],
   async run(input) {
-    const now = await atDesk(folderOf(pause, input), (desk) => desk.pause())
+    const now = await withAgent(folderOf(pause, input), (agent) => agent.pause())
     if (input.flag('json')) return print(input.io, JSON.stringify(now))
     print(input.io, `paused since ${now.pausedSince}: new jobs are held until \`tenon agent resume\``)
   },
@@ -37,7 +37,7 @@ export const resume: Command = {
   options: { ...DIR, ...JSON_FLAG },
   examples: ['tenon agent resume --dir ./agent'],
   async run(input) {
-    const now = await atDesk(folderOf(resume, input), (desk) => desk.resume())
+    const now = await withAgent(folderOf(resume, input), (agent) => agent.resume())
     if (input.flag('json')) return print(input.io, JSON.stringify(now))
     print(input.io, 'not paused: jobs start')
   },
@@ -49,7 +49,7 @@ export const release: Command = {
   options: { ...DIR, ...JSON_FLAG },
   examples: ['tenon agent release --dir ./agent'],
   async run(input) {
-    const now = await atDesk(folderOf(release, input), (desk) => desk.release())
+    const now = await withAgent(folderOf(release, input), (agent) => agent.release())
     if (input.flag('json')) return print(input.io, JSON.stringify(now))
     print(
       input.io,
@@ -67,7 +67,7 @@ export const rotateKey: Command = {
   options: { ...DIR, ...JSON_FLAG },
   examples: ['tenon agent rotate-key --dir ./agent'],
   async run(input) {
-    const { key, accepted } = await atDesk(folderOf(rotateKey, input), (desk) => desk.rotateKey())
+    const { key, accepted } = await withAgent(folderOf(rotateKey, input), (agent) => agent.rotateKey())
     if (input.flag('json')) return print(input.io, JSON.stringify({ key, accepted }))
     print(
       input.io,

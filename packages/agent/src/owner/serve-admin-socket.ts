@@ -4,24 +4,24 @@ import type { Logger } from 'pino'
 import { z } from 'zod'
 import { AgentError, messageOf } from '../ground/errors.ts'
 import { StoreError } from '../store/store-error.ts'
-import type { OwnerDesk } from './desk.ts'
+import type { OwnerAccess } from './owner-access.ts'
 
 /** A secret and its JSON around it. */
 const MAX_BODY_BYTES = 1_048_576
 
-export interface DeskServer {
+export interface AdminSocket {
   close(): Promise<void>
 }
 
 /** The admin socket. It asks for no token: its folder lets nobody in but the owner, and jobs never see it. */
-export async function serveDesk(options: {
+export async function serveAdminSocket(options: {
   /** In a folder that only this user can enter. */
   socket: string
-  desk: OwnerDesk
+  access: OwnerAccess
   log: Logger
-}): Promise<DeskServer> {
+}): Promise<AdminSocket> {
   const server = http.createServer({ requestTimeout: 10_000, headersTimeout: 5000 }, (request, response) => {
-    answer(options.desk, options.log, request, response).catch(() => response.destroy())
+    answer(options.access, options.log, request, response).catch(() => response.destroy())
   })
   server.on('clientError', (_error, socket) => socket.destroy())
   await rm(options.socket, { force: true })
@@ -40,14 +40,14 @@ export async function serveDesk(options: {
 }
 
 async function answer(
-  desk: OwnerDesk,
+  access: OwnerAccess,
   log: Logger,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
   const call = `${request.method} ${(request.url ?? '').split('/').slice(0, 3).join('/')}`
   try {
-    const value = await route(desk, request)
+    const value = await route(access, request)
     if (request.method !== 'GET') log.info({ call }, 'the owner of the folder asked for a change')
     reply(response, 200, value)
   } catch (error) {
@@ -65,26 +65,26 @@ async function answer(
   }
 }
 
-async function route(desk: OwnerDesk, request: IncomingMessage): Promise<unknown> {
+async function route(access: OwnerAccess, request: IncomingMessage): Promise<unknown> {
   const [, version, noun = '', argument = '', verb = ''] = (request.url ?? '').split('/')
   const call = version === 'v1' ? [request.method, noun, argument && ':', verb].filter(Boolean).join(' ') : ''
   switch (call) {
     case 'GET status':
-      return desk.status()
+      return access.status()
     case 'GET secrets':
-      return desk.secrets()
+      return access.secrets()
     case 'PUT secrets :':
-      return desk.setSecret(decodeURIComponent(argument), (await readBody(request)).value)
+      return access.setSecret(decodeURIComponent(argument), (await readBody(request)).value)
     case 'POST jobs : stop':
-      return desk.stopJob(decodeURIComponent(argument))
+      return access.stopJob(decodeURIComponent(argument))
     case 'POST pause':
-      return desk.pause()
+      return access.pause()
     case 'POST resume':
-      return desk.resume()
+      return access.resume()
     case 'POST rotate-key':
-      return desk.rotateKey()
+      return access.rotateKey()
     case 'POST release':
-      return desk.release()
+      return access.release()
     default:
       throw new AgentError(
         'admin_failed',

@@ -5,8 +5,8 @@ import type { Started } from '../jobs/start.ts'
 import { createBatcher } from '../store/batch.ts'
 import { claimJobs, type Claim, type Claimed } from '../jobs/claim.ts'
 
-/** What the sessions of this process do, many at a time in one transaction each. */
-export interface JobDesk {
+/** What the connections of this process do, many at a time in one transaction each. */
+export interface Batches {
   open(opening: Opening): Promise<Handshake>
   claim(claim: Claim): Promise<Claimed>
   started(started: Started): Promise<void>
@@ -16,17 +16,17 @@ export interface JobDesk {
 /** Beyond this a batch gains little, and holds its locks for longer. */
 const BATCH = 100
 /** While one transaction waits for the database, another is made ready. An agent's words stay in one, in their order. */
-const CLERKS = 2
+const WRITERS = 2
 
-export function createJobDesk(context: Context): JobDesk {
-  const clerks = Array.from({ length: CLERKS }, () =>
+export function createBatches(context: Context): Batches {
+  const writers = Array.from({ length: WRITERS }, () =>
     createBatcher<Told, FinishVerdict>(BATCH, (told) => applyTold(context, told)),
   )
-  const clerkOf = (agentId: string) => clerks[(agentId.codePointAt(agentId.length - 1) ?? 0) % CLERKS]!
+  const writerOf = (agentId: string) => writers[(agentId.codePointAt(agentId.length - 1) ?? 0) % WRITERS]!
   return {
     open: createBatcher<Opening, Handshake>(BATCH, (openings) => openSessions(context, openings)),
     claim: createBatcher<Claim, Claimed>(BATCH, (claims) => claimJobs(context, claims)),
-    started: async (started) => void (await clerkOf(started.agentId)({ started })),
-    finish: (finished) => clerkOf(finished.agent.id)({ finished }),
+    started: async (started) => void (await writerOf(started.agentId)({ started })),
+    finish: (finished) => writerOf(finished.agent.id)({ finished }),
   }
 }

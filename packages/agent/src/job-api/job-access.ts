@@ -2,11 +2,11 @@ import { jobOutputs, type AgentFrame, type JobContext, type JobCredential } from
 import type { z } from 'zod'
 import type { createSecretSource } from './absent-secrets.ts'
 import type { AgentConfig } from '../config.ts'
-import type { CredentialDesk } from './credentials.ts'
+import type { CredentialRequests } from './credential-requests.ts'
 import { findDeclared } from '../egress/declared.ts'
 import { rulesFor, type EgressSettings } from '../egress/job-egress.ts'
 import type { Identity } from '../enrolment/identity.ts'
-import type { JobDesk } from './route.ts'
+import type { JobAccess } from './route.ts'
 import type { JobLife } from '../jobs/life.ts'
 import { cacheDirOf, kubeconfigOf } from '../jobs/spec.ts'
 import type { Journal } from '../journal/journal.ts'
@@ -14,18 +14,18 @@ import type { JournalEntry } from '../journal/journal-entry.ts'
 import { textsOf } from '../masking/given-secrets.ts'
 import { installRegistryBearer } from '../ground/registry-access.ts'
 import type { Services } from '../runtime/services.ts'
-import { createServiceDesk } from './service-desk.ts'
+import { createServiceAccess } from './service-access.ts'
 import type { InstallStore } from '../store/install-store.ts'
-import { createTerraformDesk } from './terraform-desk.ts'
+import { createTerraformAccess } from './terraform-access.ts'
 
 /** A job that tells its progress more often than this is not heard each time. */
 const PROGRESS_EVERY_MS = 200
 
-export interface JobDeskContext {
+export interface JobAccessContext {
   config: AgentConfig
   identity: Identity
   journal: Journal<JournalEntry>
-  credentials: CredentialDesk
+  credentials: CredentialRequests
   /** Install agents only. */
   store: InstallStore | undefined
   /** Of the same store. */
@@ -39,7 +39,7 @@ export interface JobDeskContext {
 }
 
 /** What one job may ask of the agent, and nothing of another job. */
-export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
+export function createJobAccess(context: JobAccessContext, life: JobLife): JobAccess {
   const { config, journal, credentials, store, stateLockHolder, services, send, clock } = context
   const { id, manifest } = life
   const secretOf = context.secretOf
@@ -52,11 +52,11 @@ export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
       rules: rulesFor(manifest, context.egress),
       declared: () => findDeclared(store, manifest, () => !life.hasGivenOutputs),
     },
-    terraform: store && createTerraformDesk({ journal, store, stateLockHolder }, life),
+    terraform: store && createTerraformAccess({ journal, store, stateLockHolder }, life),
     services:
       store &&
       services &&
-      createServiceDesk({ services, registry: config.registry, limits: config.networks }, manifest),
+      createServiceAccess({ services, registry: config.registry, limits: config.networks }, manifest),
     context: (waitMs) => jobContextOf(context, life, waitMs),
     credential: async (want, waitMs, artifact) => {
       const credential = absolute(context, await credentials.request(id, want, waitMs, artifact))
@@ -96,7 +96,7 @@ export function createJobDesk(context: JobDeskContext, life: JobLife): JobDesk {
   }
 }
 
-async function jobContextOf(context: JobDeskContext, life: JobLife, waitMs: number): Promise<JobContext> {
+async function jobContextOf(context: JobAccessContext, life: JobLife, waitMs: number): Promise<JobContext> {
   const { config, identity } = context
   // Jobs on a cluster see nothing of the agent's machine.
   const isElsewhere = config.kubernetes !== undefined
@@ -117,7 +117,7 @@ async function jobContextOf(context: JobDeskContext, life: JobLife, waitMs: numb
 
 /** An install's jobs read its own registry, also while the server is away; others read the vendor's. */
 async function registryOf(
-  context: JobDeskContext,
+  context: JobAccessContext,
   life: JobLife,
   waitMs: number,
 ): Promise<JobContext['registry']> {
@@ -134,7 +134,7 @@ async function registryOf(
   return { url: credential.registry, bearer: credential.bearer }
 }
 
-function absolute<C extends JobCredential>(context: JobDeskContext, credential: C): C {
+function absolute<C extends JobCredential>(context: JobAccessContext, credential: C): C {
   if (credential.want !== 'registry') return credential
   const at = (path: string) => new URL(path, context.config.serverUrl).href
   const { oneTime } = credential

@@ -8,12 +8,12 @@ import type { KeyRotation } from '../enrolment/key-rotation.ts'
 import type { LogShipper } from '../journal/log-shipper.ts'
 import type { InstallStore } from '../store/install-store.ts'
 import { describeAgent } from './agent-status.ts'
-import type { OwnerDesk } from './desk.ts'
+import type { OwnerAccess } from './owner-access.ts'
 import type { LastStart } from './last-start.ts'
 import { listSecrets, noInstallStore, noSuchJob } from './secrets.ts'
 import { pauseAgent, releaseAgent, resumeAgent, setSecretHere } from './switches.ts'
 
-export interface RunningDeskContext {
+export interface RunningAccessContext {
   identity: Identity
   start: LastStart
   journal: Journal<JournalEntry>
@@ -28,8 +28,8 @@ export interface RunningDeskContext {
   clock: () => number
 }
 
-/** The owner's desk inside the running agent. */
-export function createRunningDesk(context: RunningDeskContext): OwnerDesk {
+/** What the owner may ask, answered inside the running agent. */
+export function createRunningAccess(context: RunningAccessContext): OwnerAccess {
   const { identity, start, journal, state, events, runner, shipper, session, rotation, clock } = context
   const store = () => {
     if (!context.store) throw noInstallStore(identity.role)
@@ -45,7 +45,7 @@ export function createRunningDesk(context: RunningDeskContext): OwnerDesk {
         pid: process.pid,
         live: {
           connectedSince: session.connectedSince,
-          slots: { used: runner.running, total: runner.places },
+          slots: { used: runner.running, total: runner.slots },
           logBytes: shipper.unacknowledgedBytes,
         },
       }),

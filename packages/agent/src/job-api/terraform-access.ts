@@ -1,12 +1,12 @@
 import type { StateLock } from '@tenon/protocol'
 import { sha256 } from '../ground/crypto.ts'
-import type { TerraformDesk } from './route.ts'
+import type { TerraformAccess } from './route.ts'
 import type { JobLife } from '../jobs/life.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { JournalEntry } from '../journal/journal-entry.ts'
 import type { InstallStore } from '../store/install-store.ts'
 
-export interface TerraformDeskContext {
+export interface TerraformAccessContext {
   journal: Journal<JournalEntry>
   store: InstallStore
   /** The live job that holds a component's lock. */
@@ -14,7 +14,7 @@ export interface TerraformDeskContext {
 }
 
 /** Terraform's state and plans for one job. The lock lies in the job's own record, so it ends with the job. */
-export function createTerraformDesk(context: TerraformDeskContext, life: JobLife): TerraformDesk {
+export function createTerraformAccess(context: TerraformAccessContext, life: JobLife): TerraformAccess {
   const { journal, store, stateLockHolder } = context
   const setLock = (component: string, lock: StateLock | null) =>
     journal.append({ type: 'state.lock', ...life.id, component, lock })

@@ -1,12 +1,12 @@
 import type { JobKind, JobManifest, NetworkMode } from '@tenon/core'
 import { JobApiError } from './answer.ts'
-import type { ServiceDesk } from './route.ts'
+import type { ServiceAccess } from './route.ts'
 import type { RegistrySettings } from '../ground/registry-access.ts'
 import type { NetworkLimits } from '../egress/network.ts'
 import { demandsWalls } from '../jobs/spec.ts'
 import type { Services } from '../runtime/services.ts'
 
-export interface ServiceDeskContext {
+export interface ServiceAccessContext {
   services: Services
   /** The install's own, from which the engine pulls. */
   registry: RegistrySettings | undefined
@@ -14,11 +14,11 @@ export interface ServiceDeskContext {
 }
 
 /** What a job may do with the service of a component: which image runs is said by its manifest alone. */
-export function createServiceDesk(
-  { services, registry, limits }: ServiceDeskContext,
+export function createServiceAccess(
+  { services, registry, limits }: ServiceAccessContext,
   manifest: JobManifest,
-): ServiceDesk {
-  const wanted = (component: string, spec: Parameters<ServiceDesk['bring']>[1]) => ({
+): ServiceAccess {
+  const wanted = (component: string, spec: Parameters<ServiceAccess['bring']>[1]) => ({
     ...spec,
     image: imageOf(manifest, component, registry),
   })

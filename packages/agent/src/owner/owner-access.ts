@@ -2,7 +2,7 @@ import { AGENT_ROLES, JOB_KINDS } from '@tenon/core'
 import { z } from 'zod'
 
 /** What the owner of the folder may ask of its agent, running or stopped. */
-export interface OwnerDesk {
+export interface OwnerAccess {
   status(): Promise<AgentStatus>
   /** Names only: a value never comes back out. */
   secrets(): Promise<SecretEntry[]>

@@ -17,7 +17,7 @@ import type { InstallStore } from '../store/install-store.ts'
 import { readStore } from '../store/read-store.ts'
 import { loadStoreKey } from '../store/store-key.ts'
 import { describeAgent } from './agent-status.ts'
-import type { OwnerDesk } from './desk.ts'
+import type { OwnerAccess } from './owner-access.ts'
 import { readLastStart } from './last-start.ts'
 import { listSecrets, noInstallStore, noSuchJob } from './secrets.ts'
 import { pauseAgent, releaseAgent, resumeAgent, setSecretHere, type Switches } from './switches.ts'
@@ -30,8 +30,8 @@ export interface AgentFolder {
   runtime: (name: string) => Promise<Runtime | undefined>
 }
 
-/** The owner's desk on a stopped agent's folder. Whatever changes something holds the folder meanwhile. */
-export function createStoppedDesk(folder: AgentFolder): OwnerDesk {
+/** What the owner may ask of a stopped agent, answered from its folder. Whatever changes something holds the folder meanwhile. */
+export function createStoppedAccess(folder: AgentFolder): OwnerAccess {
   return {
     status: () => readStatus(folder),
     secrets: () => readSecrets(folder),

@@ -11,7 +11,7 @@ interface Pending {
 }
 
 /** Credentials that jobs ask the server for. A request waits out a short absence of the server. */
-export class CredentialDesk {
+export class CredentialRequests {
   readonly #send: (frame: AgentFrame) => boolean
   readonly #pending = new Map<number, Pending>()
   #next = 1

@@ -6,13 +6,13 @@ import type { HelloContent } from '../channel/handshake.ts'
 import type { AgentConfig } from '../config.ts'
 import { chooseFolder, makePrivateFolder } from '../job-api/socket-folder.ts'
 import { writeLastStart } from './last-start.ts'
-import { createRunningDesk, type RunningDeskContext } from './running-desk.ts'
-import { serveDesk } from './serve-desk.ts'
+import { createRunningAccess, type RunningAccessContext } from './running-access.ts'
+import { serveAdminSocket } from './serve-admin-socket.ts'
 
 /** The owner's way to the running agent. Beside the folder of the job API, not in it: jobs are let into that one. */
-export async function openDesk(
+export async function openAdminSocket(
   config: AgentConfig,
-  parts: Omit<RunningDeskContext, 'start'>,
+  parts: Omit<RunningAccessContext, 'start'>,
   { runtime, log }: { runtime: HelloContent['runtime']; log: Logger },
 ) {
   const folder = chooseFolder(config.dir, os.tmpdir(), 'admin')
@@ -24,5 +24,5 @@ export async function openDesk(
     startedAt: new Date(parts.clock()).toISOString(),
     runtime,
   })
-  return serveDesk({ socket, desk: createRunningDesk({ ...parts, start }), log })
+  return serveAdminSocket({ socket, access: createRunningAccess({ ...parts, start }), log })
 }

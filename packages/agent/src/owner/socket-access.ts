@@ -10,13 +10,13 @@ import {
   secretEntry,
   stoppedJob,
   switchState,
-  type OwnerDesk,
-} from './desk.ts'
+  type OwnerAccess,
+} from './owner-access.ts'
 
 const ANSWER_WITHIN_MS = 30_000
 
-/** The owner's desk of a running agent, over its admin socket. */
-export function createRemoteDesk(socket: string): OwnerDesk {
+/** What the owner may ask of a running agent, over its admin socket. */
+export function createSocketAccess(socket: string): OwnerAccess {
   const ask = async <T>(schema: z.ZodType<T>, method: string, path: string, body?: unknown): Promise<T> => {
     const { status, text } = await exchange(socket, method, path, body)
     if (status === 200) return schema.parse(JSON.parse(text))

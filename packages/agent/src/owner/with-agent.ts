@@ -1,24 +1,24 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { AgentError } from '../ground/errors.ts'
-import type { OwnerDesk } from './desk.ts'
+import type { OwnerAccess } from './owner-access.ts'
 import { readLastStart } from './last-start.ts'
-import { createRemoteDesk, isListening } from './remote-desk.ts'
-import { createStoppedDesk, type AgentFolder } from './stopped-desk.ts'
+import { createSocketAccess, isListening } from './socket-access.ts'
+import { createStoppedAccess, type AgentFolder } from './stopped-access.ts'
 
 const PATIENCE_MS = 5000
 const TRY_AGAIN_MS = 100
 
 /** Through the running agent when there is one, otherwise on its folder. One that starts or ends is waited for. */
-export async function atDesk<T>(folder: AgentFolder, act: (desk: OwnerDesk) => Promise<T>): Promise<T> {
+export async function withAgent<T>(folder: AgentFolder, act: (agent: OwnerAccess) => Promise<T>): Promise<T> {
   const deadline = performance.now() + PATIENCE_MS
   for (;;) {
     const socket = (await readLastStart(folder.dir))?.socket
-    const desk =
+    const agent =
       socket !== undefined && (await isListening(socket))
-        ? createRemoteDesk(socket)
-        : createStoppedDesk(folder)
+        ? createSocketAccess(socket)
+        : createStoppedAccess(folder)
     try {
-      return await act(desk)
+      return await act(agent)
     } catch (error) {
       if (!(error instanceof AgentError) || error.code !== 'folder_in_use') throw error
       if (performance.now() > deadline) throw busy(folder.dir, error)
