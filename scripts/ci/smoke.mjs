@@ -68,11 +68,18 @@ async function tryNode(root, node) {
   interrupt(child)
   await Promise.race([ended, delay(GONE_WITHIN_MS, undefined, { ref: false })])
   const left = processesOf(dir)
-  if (left.length > 0) spawnSync('kill', ['-9', ...left.map((line) => line.trim().split(' ')[0])])
+  if (left.length > 0) await endForGood(dir, left)
   rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
   if (!answered)
     return `no two addresses answered; its last words:\n${output.split('\n').slice(-25).join('\n')}`
   return left.length > 0 ? `left after Ctrl-C:\n${left.join('\n')}` : undefined
+}
+
+/** A process that was killed is there for a moment more. */
+async function endForGood(dir, left) {
+  spawnSync('kill', ['-9', ...left.map((line) => line.trim().split(' ')[0])])
+  const until = Date.now() + GONE_WITHIN_MS
+  while (processesOf(dir).length > 0 && Date.now() < until) await delay(20)
 }
 
 /** As Ctrl-C does, unless it ended by itself. */
