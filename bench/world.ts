@@ -63,11 +63,8 @@ export async function openWorld(dist: string, dir: string, profileDir: string | 
     const db = connectTo(started.databaseUrl)
     undo.push(() => world.db.end())
     await requireDurable(db)
-    const { rows } = await db.query<{ id: string; public_key: string }>(
-      'select id, public_key from server_key',
-    )
     const { url, serverId } = started
-    const facts = { url, serverId, keys: new Map(rows.map((row) => [row.id, row.public_key])) }
+    const facts = { url, serverId, keys: await readKeys(db) }
     const world: World = {
       dist,
       dir,
@@ -105,6 +102,11 @@ function connectTo(url: string): pg.Pool {
   const db = new pg.Pool({ connectionString: url, max: 4 })
   db.on('error', () => undefined)
   return db
+}
+
+async function readKeys(db: pg.Pool): Promise<ServerFacts['keys']> {
+  const { rows } = await db.query<{ id: string; public_key: string }>('select id, public_key from server_key')
+  return new Map(rows.map((row) => [row.id, row.public_key]))
 }
 
 async function undoAll(undo: (() => Promise<unknown>)[]): Promise<void> {

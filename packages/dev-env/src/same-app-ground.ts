@@ -61,16 +61,9 @@ export async function layGround(root: string, dist: string, engine?: TestEngine)
       }),
     )
   const server = await world.startServer({ env: { TENON_HOST: host } })
-  const tenon = async (...args: string[]) => {
-    const env = { PATH: process.env['PATH'], TENON_URL: server.url, TENON_TOKEN: server.token, HOME: dir }
-    const [program, ...before] = [...(within ?? []), process.execPath, join(dist, 'cli.mjs')]
-    return run(program, [...before, ...args], { env, maxBuffer: 1 << 24 }).then(
-      ({ stdout }) => stdout,
-      ({ stdout, stderr }: { stdout: string; stderr: string }) => {
-        throw new Error(`tenon ${args.join(' ')}: ${stdout}${stderr}`)
-      },
-    )
-  }
+  const owner = { PATH: process.env['PATH'], TENON_URL: server.url, TENON_TOKEN: server.token, HOME: dir }
+  const command = [...(within ?? []), process.execPath, join(dist, 'cli.mjs')]
+  const tenon = (...args: string[]) => runTenon(command, args, owner)
   const startAgent = async (name: string, token: string, env: Record<string, string>) => {
     writeFileSync(join(world.folder(name), 'join-token'), token.trim(), { mode: 0o600 })
     await world.startAgent(server, { name, role: 'build', env })
@@ -86,17 +79,8 @@ export async function layGround(root: string, dist: string, engine?: TestEngine)
       const keyFile = join(dir, 'registry.key')
       writeFileSync(keyFile, randomBytes(32).toString('base64url'), { mode: 0o600 })
       const everywhere = engine === undefined ? host : '0.0.0.0'
-      const args = [
-        '--dir',
-        join(dir, 'registry'),
-        '--port',
-        '0',
-        '--host',
-        everywhere,
-        '--key-file',
-        keyFile,
-      ]
-      const registry = start('registry', join(dist, 'registry.mjs'), args)
+      const place = ['--dir', join(dir, 'registry'), '--port', '0', '--host', everywhere]
+      const registry = start('registry', join(dist, 'registry.mjs'), [...place, '--key-file', keyFile])
       const { port } = new URL(/listens at (\S+)/.exec(await registry.firstLine())![1]!)
       const own = {
         TENON_REGISTRY_URL: `http://${host}:${port}`,
@@ -115,6 +99,16 @@ export async function layGround(root: string, dist: string, engine?: TestEngine)
 }
 
 type Start = (name: string, bundle: string, args: string[], env?: Record<string, string>) => Program
+
+async function runTenon(command: string[], args: string[], env: NodeJS.ProcessEnv): Promise<string> {
+  const [program = '', ...before] = command
+  return run(program, [...before, ...args], { env, maxBuffer: 1 << 24 }).then(
+    ({ stdout }) => stdout,
+    ({ stdout, stderr }: { stdout: string; stderr: string }) => {
+      throw new Error(`tenon ${args.join(' ')}: ${stdout}${stderr}`)
+    },
+  )
+}
 
 /** Filled from here, since an engine's network is not reached from outside it. */
 async function startUpstream(root: string, dir: string, start: Start): Promise<string> {

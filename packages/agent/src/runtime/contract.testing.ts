@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { describeExec } from './contract-exec.testing.ts'
+import { describeIsolation } from './contract-isolation.testing.ts'
 import { RuntimeError } from './runtime.ts'
 import type { JobSpec, Runtime } from './runtime.ts'
 
@@ -70,32 +71,22 @@ export function describeRuntimeContract(
     })
     afterAll(() => suite.harness.close(), 120_000)
 
-    describeStartAndEnd(suite)
+    describeStarts(suite)
+    describeEnds(suite)
     describeLogs(suite)
     describeStops(suite)
     describeRestart(suite)
     describeRemoval(suite)
-    describeIsolation(suite)
+    describeIsolation(suite, (jobId) => readLog(suite.runtime, jobId))
     describeExec(suite, (jobId) => readLog(suite.runtime, jobId))
   })
 }
 
-function describeStartAndEnd(suite: Suite): void {
+function describeStarts(suite: Suite): void {
   it('describes its confinement in words', async () => {
     const { confinement, warnings } = await suite.runtime.describe()
     expect(confinement).not.toBe('')
     for (const warning of warnings) expect(warning).toMatch(/\.$/)
-  })
-
-  it.each([
-    [0, 'completed'],
-    [1, 'exit'],
-    [42, 'exit'],
-  ])('tells exit code %i as %s', async (code, reason) => {
-    const { runtime, harness } = suite
-    const spec = suite.spec(harness.programs.exit(code))
-    await runtime.start(spec)
-    expect(await runtime.wait(spec.jobId, never)).toMatchObject({ reason, exitCode: code })
   })
 
   it('returns the handle of a job that is started twice, and runs it once', async () => {
@@ -117,6 +108,19 @@ function describeStartAndEnd(suite: Suite): void {
     expect(failure).toMatchObject({ reason: 'start' })
     expect(await runtime.attach(spec.jobId)).toBeUndefined()
     expect(await harness.traces(spec.jobId)).toEqual([])
+  })
+}
+
+function describeEnds(suite: Suite): void {
+  it.each([
+    [0, 'completed'],
+    [1, 'exit'],
+    [42, 'exit'],
+  ])('tells exit code %i as %s', async (code, reason) => {
+    const { runtime, harness } = suite
+    const spec = suite.spec(harness.programs.exit(code))
+    await runtime.start(spec)
+    expect(await runtime.wait(spec.jobId, never)).toMatchObject({ reason, exitCode: code })
   })
 
   it('tells a job that ran out of memory', async () => {
@@ -309,48 +313,6 @@ function describeRemoval(suite: Suite): void {
     await logHas(runtime, spec.jobId, 'up\n')
     await runtime.remove(spec.jobId)
     expect(await harness.traces(spec.jobId)).toEqual([])
-  })
-}
-
-function describeIsolation(suite: Suite): void {
-  it('gives a job exactly its own environment', async ({ skip }) => {
-    const { runtime, harness } = suite
-    const program = harness.programs.printEnv?.() ?? skip('no real processes')
-    const spec = suite.spec(program, { env: { PATH: '/usr/bin:/bin', A: `it's "$HOME"`, B: '' } })
-    const { folder } = await runtime.start(spec)
-    const lines = (await readLog(runtime, spec.jobId)).trim().split('\n').toSorted()
-    const own = [`HOME=${folder}`, `TMPDIR=${folder}/tmp`]
-    expect(lines).toEqual([`A=it's "$HOME"`, 'B=', ...own, 'PATH=/usr/bin:/bin'].toSorted())
-  })
-
-  it('places files in the folder of the job, for its user alone', async ({ skip }) => {
-    const { runtime, harness } = suite
-    const program = harness.programs.printFile?.('secrets/token') ?? skip('no real files')
-    const spec = suite.spec(program, { files: { 'secrets/token': 'abc' } })
-    await runtime.start(spec)
-    expect(await readLog(runtime, spec.jobId)).toBe('600 abc\n')
-  })
-
-  it('refuses a file that leads out of the folder', async ({ skip }) => {
-    const { runtime, harness } = suite
-    const program = harness.programs.printFile?.('x') ?? skip('no real files')
-    const spec = suite.spec(program, { files: { '../../outside': 'x' } })
-    await expect(runtime.start(spec)).rejects.toThrow(RuntimeError)
-    expect(await harness.traces(spec.jobId)).toEqual([])
-  })
-
-  it('keeps a job from seeing the folder of another', async ({ skip }) => {
-    const { runtime, harness } = suite
-    if (!harness.isConfined || harness.programs.look === undefined) return skip('not confined here')
-    const other = suite.spec(harness.programs.hold())
-    const { folder } = await runtime.start(other)
-    const spec = suite.spec(harness.programs.look(folder))
-    await runtime.start(spec)
-    expect(await readLog(runtime, spec.jobId)).toBe('hidden\n')
-    if (harness.seesHostFolders === false) return
-    const invited = suite.spec(harness.programs.look(folder), { mounts: [{ path: folder, writable: false }] })
-    await runtime.start(invited)
-    expect(await readLog(runtime, invited.jobId)).toBe('seen\n')
   })
 }
 

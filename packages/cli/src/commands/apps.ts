@@ -11,7 +11,7 @@ import { ago, plural, shortDigest } from '../output/words.ts'
 import { newestVersionIfAny } from './app-version.ts'
 import { showGraph } from './apps-graph.ts'
 import { renderComponent } from './apps-render.ts'
-import { AFTER, LIMIT, pageQuery, showPage } from './paging.ts'
+import { AFTER, LIMIT, pageQuery, showPage, type PageOptions } from './paging.ts'
 
 export function addApps(program: Command, cli: Cli): void {
   const apps = program
@@ -24,24 +24,7 @@ export function addApps(program: Command, cli: Cli): void {
     .option(...LIMIT)
     .option(...AFTER)
     .addHelpText('after', examples('tenon apps list', 'tenon apps list --json'))
-    .action(async (options) => {
-      const client = await cli.client()
-      const page = await client.call('apps.list', { query: pageQuery(options) })
-      const now = cli.io.clock.now()
-      showPage(
-        cli,
-        page,
-        [
-          { title: 'NAME', value: (a) => a.name },
-          { title: 'VERSION', value: (a) => a.version },
-          { title: 'COMPONENTS', value: (a) => a.components.length },
-          { title: 'BUILT', value: (a) => a.components.filter((c) => c.artifact !== null).length },
-          { title: 'CHANGED', value: (a) => ago(a.createdAt, now) },
-          { title: 'DESCRIPTION', value: (a) => a.description, shrink: true },
-        ],
-        'no apps yet; next: tenon apps sync DIR',
-      )
-    })
+    .action((options) => list(cli, options))
   apps
     .command('show')
     .description('one app: its components, inputs, secrets, actions and policies')
@@ -100,6 +83,25 @@ export type SyncAnswer = CallOutput<'apps.sync'>
 export function describeSync({ app, changed }: SyncAnswer): string {
   const words = changed ? 'stored' : 'unchanged'
   return `${app.name} version ${app.version}: ${words} (${plural(app.components.length, 'component')})`
+}
+
+async function list(cli: Cli, options: PageOptions): Promise<void> {
+  const client = await cli.client()
+  const page = await client.call('apps.list', { query: pageQuery(options) })
+  const now = cli.io.clock.now()
+  showPage(
+    cli,
+    page,
+    [
+      { title: 'NAME', value: (a) => a.name },
+      { title: 'VERSION', value: (a) => a.version },
+      { title: 'COMPONENTS', value: (a) => a.components.length },
+      { title: 'BUILT', value: (a) => a.components.filter((c) => c.artifact !== null).length },
+      { title: 'CHANGED', value: (a) => ago(a.createdAt, now) },
+      { title: 'DESCRIPTION', value: (a) => a.description, shrink: true },
+    ],
+    'no apps yet; next: tenon apps sync DIR',
+  )
 }
 
 async function show(cli: Cli, ref: string): Promise<void> {

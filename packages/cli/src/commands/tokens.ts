@@ -43,28 +43,7 @@ export function addTokens(program: Command, cli: Cli): void {
         'tenon tokens create laptop --role operator --for prn_01…',
       ),
     )
-    .action(async (name, options) => {
-      const client = await cli.client()
-      const expiresInSeconds = options.neverExpires ? null : options.days * DAY
-      const body = {
-        name,
-        role: options.role,
-        expiresInSeconds,
-        // A server of the version before knows neither.
-        ...(options.service === true ? { kind: 'service' as const } : {}),
-        ...(options.for === undefined ? {} : { principal: options.for }),
-      }
-      const made = await showSecret(
-        cli,
-        options.out,
-        () => client.call('tokens.create', { body }),
-        ({ secret }) => secret,
-      )
-      if (cli.globals.json) return
-      cli.out.note(
-        `token ${made.token.id} (${made.token.role}), expires ${made.token.expiresAt ?? 'never'}; keep it now, it is not shown again`,
-      )
-    })
+    .action((name, options) => create(cli, name, options))
   tokens
     .command('revoke')
     .description('end one at once')
@@ -76,6 +55,38 @@ export function addTokens(program: Command, cli: Cli): void {
       if (cli.globals.json) return cli.out.json(token)
       cli.out.line(`token ${token.id} (${token.name}) is revoked`)
     })
+}
+
+interface CreateOptions {
+  role: (typeof USER_ROLES)[number]
+  days: number
+  service?: true | undefined
+  for?: string | undefined
+  neverExpires?: true | undefined
+  out?: string | undefined
+}
+
+async function create(cli: Cli, name: string, options: CreateOptions): Promise<void> {
+  const client = await cli.client()
+  const expiresInSeconds = options.neverExpires ? null : options.days * DAY
+  const body = {
+    name,
+    role: options.role,
+    expiresInSeconds,
+    // A server of the version before knows neither.
+    ...(options.service === true ? { kind: 'service' as const } : {}),
+    ...(options.for === undefined ? {} : { principal: options.for }),
+  }
+  const made = await showSecret(
+    cli,
+    options.out,
+    () => client.call('tokens.create', { body }),
+    ({ secret }) => secret,
+  )
+  if (cli.globals.json) return
+  cli.out.note(
+    `token ${made.token.id} (${made.token.role}), expires ${made.token.expiresAt ?? 'never'}; keep it now, it is not shown again`,
+  )
 }
 
 async function list(cli: Cli, options: PageOptions): Promise<void> {

@@ -57,60 +57,19 @@ export const createTransport = (options: RegistryClientOptions): Transport => {
   const retry: RetryPolicy = { ...defaultRetry, ...options.retry }
   const now = options.clock ?? Date.now
 
-  const follow = (location: string | undefined, from: string): string => {
-    const target =
-      location === undefined || !URL.canParse(location, new URL(from, base).href) ? undefined : location
-    if (target === undefined)
-      throw new OciError('RESPONSE_INVALID', 'The registry answered without a usable Location')
-    const url = new URL(target, new URL(from, base))
-    if (url.origin !== base.origin) {
-      throw new OciError(
-        'REDIRECT_REFUSED',
-        `The registry ${base.host} points to ${url.host}; it must serve by itself`,
-      )
-    }
-    return `${url.pathname}${url.search}`
-  }
-
   const flow = createTokenFlow({ base, dispatcher: options.dispatcher, routes: options.routes, now })
-
-  const redirect = (location: string | undefined, from: string): string => {
-    const url =
-      location !== undefined && URL.canParse(location, base.href) ? new URL(location, base) : undefined
-    const isElsewhere = url !== undefined && url.origin !== base.origin
-    return isElsewhere && options.followRedirect?.(url) === true ? url.href : follow(location, from)
-  }
-
-  const attempt = async (wire: WireRequest, authorization: string | undefined): Promise<WireAnswer> => {
-    const signal = anySignal(options.signal, wire.signal)
-    try {
-      const answer = await sendHttp(new URL(wire.path, base), {
-        method: wire.method,
-        headers: { ...wire.headers, ...(authorization === undefined ? {} : { authorization }) },
-        body: wire.body,
-        signal,
-        dispatcher: options.dispatcher,
-        routes: options.routes,
-      })
-      return { status: answer.statusCode, header: headerReader(answer.headers), body: answer.body }
-    } catch (cause) {
-      if (signal?.aborted) throw aborted(signal)
-      if (isOciError(cause)) throw cause
-      throw new TransientFailure(`The registry ${base.host} cannot be reached`, { cause })
-    }
-  }
 
   const settled = async (wire: WireRequest): Promise<WireAnswer> => {
     const scope = scopeOf(wire.method, wire.path, wire.alsoPull)
     const sent = flow.known(scope, await options.credentials())
-    const answer = await attempt(wire, sent)
+    const answer = await attempt(base, options, wire, sent)
     if (answer.status !== 401 || !isRepeatable(wire)) return answer
     const challenge = answer.header('www-authenticate')
     const signal = anySignal(options.signal, wire.signal)
     const renewed = await flow.answer(challenge, scope, await options.credentials(), signal)
     if (renewed === undefined || renewed === sent) return answer
     await discard(answer)
-    return attempt(wire, renewed)
+    return attempt(base, options, wire, renewed)
   }
 
   const once = async (wire: WireRequest): Promise<WireAnswer> => {
@@ -118,9 +77,10 @@ export const createTransport = (options: RegistryClientOptions): Transport => {
     let path = wire.path
     for (let hops = 0; isRedirect(answer.status) && isRead(wire) && hops < MAX_HOPS; hops++) {
       await discard(answer)
-      path = redirect(answer.header('location'), path)
+      path = redirect(base, options.followRedirect, answer.header('location'), path)
       const isHere = new URL(path, base).origin === base.origin
-      answer = isHere ? await settled({ ...wire, path }) : await attempt({ ...wire, path }, undefined)
+      const hop = { ...wire, path }
+      answer = isHere ? await settled(hop) : await attempt(base, options, hop, undefined)
     }
     if (wire.expect.includes(answer.status)) return answer
     throw await failureOf(answer, base.host, now())
@@ -129,11 +89,68 @@ export const createTransport = (options: RegistryClientOptions): Transport => {
   const send = (wire: WireRequest): Promise<WireAnswer> =>
     withRetries(retry, anySignal(options.signal, wire.signal), () => once(wire))
 
-  return { retry, signal: options.signal, once, send, follow }
+  return {
+    retry,
+    signal: options.signal,
+    once,
+    send,
+    follow: (location, from) => follow(base, location, from),
+  }
 }
 
 const MAX_HOPS = 3
 const MAX_ERROR_BYTES = 64 * 1024
+
+function follow(base: URL, location: string | undefined, from: string): string {
+  const target =
+    location === undefined || !URL.canParse(location, new URL(from, base).href) ? undefined : location
+  if (target === undefined)
+    throw new OciError('RESPONSE_INVALID', 'The registry answered without a usable Location')
+  const url = new URL(target, new URL(from, base))
+  if (url.origin !== base.origin) {
+    throw new OciError(
+      'REDIRECT_REFUSED',
+      `The registry ${base.host} points to ${url.host}; it must serve by itself`,
+    )
+  }
+  return `${url.pathname}${url.search}`
+}
+
+function redirect(
+  base: URL,
+  mayFollow: RegistryClientOptions['followRedirect'],
+  location: string | undefined,
+  from: string,
+): string {
+  const url =
+    location !== undefined && URL.canParse(location, base.href) ? new URL(location, base) : undefined
+  const isElsewhere = url !== undefined && url.origin !== base.origin
+  return isElsewhere && mayFollow?.(url) === true ? url.href : follow(base, location, from)
+}
+
+async function attempt(
+  base: URL,
+  options: RegistryClientOptions,
+  wire: WireRequest,
+  authorization: string | undefined,
+): Promise<WireAnswer> {
+  const signal = anySignal(options.signal, wire.signal)
+  try {
+    const answer = await sendHttp(new URL(wire.path, base), {
+      method: wire.method,
+      headers: { ...wire.headers, ...(authorization === undefined ? {} : { authorization }) },
+      body: wire.body,
+      signal,
+      dispatcher: options.dispatcher,
+      routes: options.routes,
+    })
+    return { status: answer.statusCode, header: headerReader(answer.headers), body: answer.body }
+  } catch (cause) {
+    if (signal?.aborted) throw aborted(signal)
+    if (isOciError(cause)) throw cause
+    throw new TransientFailure(`The registry ${base.host} cannot be reached`, { cause })
+  }
+}
 
 /** Reads at most `limit` bytes; a longer answer is cut off and refused. */
 export const readBounded = async (answer: WireAnswer, limit: number): Promise<Buffer> => {

@@ -1,5 +1,6 @@
 import { open, readdir, readFile, rm, stat, utimes } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import type { Readable } from 'node:stream'
 import { verifyBytes } from '../digest.ts'
 import { OciError } from '../errors.ts'
 import type { Descriptor } from '../manifest.ts'
@@ -18,7 +19,7 @@ import { digestName, fileLayout } from './file-layout.ts'
 import type { FileLayout, ManifestMark } from './file-layout.ts'
 import { createFileUpkeep } from './file-upkeep.ts'
 import { createFileUploads } from './file-uploads.ts'
-import type { PutManifestOptions, Storage, StoredManifest } from './storage.ts'
+import type { ByteRange, PutManifestOptions, Storage, StoredManifest } from './storage.ts'
 
 export interface FileStorageOptions {
   clock?: () => number
@@ -38,24 +39,15 @@ export const createFileStorage = async (dir: string, options: FileStorageOptions
   const mark = (file: string, content = ''): Promise<void> =>
     writeFileDurably(paths.temporary, file, Buffer.from(content))
 
-  const holdsBlob = (repository: string, digest: Digest): Promise<boolean> =>
-    exists(paths.blobLink(repository, digest))
-
   return {
     statBlob: async (repository, digest) => {
       const held = await renewed(paths.blobLink(repository, digest), clock())
       const found = held === undefined ? undefined : await renewed(paths.content(digest), clock())
       return found === undefined ? undefined : { size: found.size }
     },
-    openBlob: async (repository, digest, range) => {
-      const found = (await holdsBlob(repository, digest))
-        ? await unlessMissing(open(paths.content(digest), 'r'))
-        : undefined
-      if (found === undefined) throw new OciError('NOT_FOUND', `The repository holds no blob ${digest}`)
-      return found.createReadStream({ ...range, highWaterMark: READ_BYTES })
-    },
+    openBlob: (repository, digest, range) => openBlob(paths, repository, digest, range),
     mountBlob: async (from, to, digest) => {
-      if (!(await holdsBlob(from, digest))) return false
+      if (!(await exists(paths.blobLink(from, digest)))) return false
       await mark(paths.blobLink(to, digest))
       if ((await renewed(paths.content(digest), clock())) !== undefined) return true
       await removeMark(paths.blobLink(to, digest))
@@ -80,14 +72,7 @@ export const createFileStorage = async (dir: string, options: FileStorageOptions
     cancelUpload: (repository, id) => uploads.remove(repository, id),
     putManifest: (repository, manifest, put) => putManifest(paths, mark, repository, manifest, put ?? {}),
     statManifest: (repository, digest) => readMark(paths, repository, digest),
-    getManifest: async (repository, digest) => {
-      const found = await readMark(paths, repository, digest)
-      if (found === undefined) return undefined
-      const bytes = await unlessMissing(readFile(paths.content(digest)))
-      if (bytes === undefined) return undefined
-      verifyBytes(bytes, digest)
-      return { digest, mediaType: found.mediaType, bytes }
-    },
+    getManifest: (repository, digest) => getManifest(paths, repository, digest),
     deleteManifest: (repository, digest) => deleteManifest(paths, repository, digest),
     listReferrers: (repository, subject) => listReferrers(paths, repository, subject),
     resolveTag: (repository, tag) => resolveTag(paths, repository, tag),
@@ -105,6 +90,18 @@ const READ_BYTES = 512 * 1024
 const RENEW_AFTER_MS = 1000
 
 type Mark = (file: string, content?: string) => Promise<void>
+
+async function openBlob(
+  paths: FileLayout,
+  repository: string,
+  digest: Digest,
+  range: ByteRange | undefined,
+): Promise<Readable> {
+  const isHeld = await exists(paths.blobLink(repository, digest))
+  const found = isHeld ? await unlessMissing(open(paths.content(digest), 'r')) : undefined
+  if (found === undefined) throw new OciError('NOT_FOUND', `The repository holds no blob ${digest}`)
+  return found.createReadStream({ ...range, highWaterMark: READ_BYTES })
+}
 
 /** The tag comes last: whoever sees it finds everything behind it. */
 const putManifest = async (
@@ -129,6 +126,19 @@ const putManifest = async (
     await mark(file, JSON.stringify(referrer.descriptor))
   }
   if (tag !== undefined) await mark(paths.tag(repository, tag), digest)
+}
+
+async function getManifest(
+  paths: FileLayout,
+  repository: string,
+  digest: Digest,
+): Promise<StoredManifest | undefined> {
+  const found = await readMark(paths, repository, digest)
+  if (found === undefined) return undefined
+  const bytes = await unlessMissing(readFile(paths.content(digest)))
+  if (bytes === undefined) return undefined
+  verifyBytes(bytes, digest)
+  return { digest, mediaType: found.mediaType, bytes }
 }
 
 const readMark = async (

@@ -40,13 +40,8 @@ export interface StoredUpload {
 }
 
 export const createFileUploads = (folder: string, temporaryFolder: string): FileUploads => {
-  const own = new Map<string, OwnPart>()
+  const state: State = { folder, temporaryFolder, own: new Map() }
   const turns = createTurns()
-
-  const drop = async (repository: string, id: string): Promise<void> => {
-    own.delete(id)
-    await rm(join(folder, folderName(repository, id)), { recursive: true, force: true })
-  }
 
   const exclusively = async <T>(
     repository: string,
@@ -58,20 +53,9 @@ export const createFileUploads = (folder: string, temporaryFolder: string): File
     } catch (error) {
       const failure = storageError(error)
       // A full disk gets back at once what can hardly be finished; the client starts again later.
-      if (isOciError(failure, 'STORAGE_FULL')) await drop(repository, id)
+      if (isOciError(failure, 'STORAGE_FULL')) await drop(state, repository, id)
       throw failure
     }
-  }
-
-  const folderOf = async (repository: string, id: string): Promise<string> => {
-    const path = join(folder, folderName(repository, id))
-    if (/^[0-9a-f]{32}$/.test(id) && (await exists(path))) return path
-    throw new OciError('UPLOAD_UNKNOWN', 'The upload is unknown, finished or expired; start a new one')
-  }
-
-  const remove = async (repository: string, id: string): Promise<void> => {
-    await folderOf(repository, id)
-    await drop(repository, id)
   }
 
   return {
@@ -80,50 +64,80 @@ export const createFileUploads = (folder: string, temporaryFolder: string): File
       await makeFolder(join(folder, folderName(repository, id)), folder)
       return id
     },
-    size: async (repository, id) => sizeOf(await readParts(await folderOf(repository, id))),
+    size: async (repository, id) => sizeOf(await readParts(await folderOf(folder, repository, id))),
     append: (repository, id, offset, source) =>
-      exclusively(repository, id, async (writer) => {
-        const chunks = writer.until(source)
-        const path = await folderOf(repository, id)
-        const size = sizeOf(await readParts(path))
-        if (offset !== undefined && offset !== size) {
-          throw new OciError('RANGE_INVALID', `The upload goes on at byte ${size}, not ${offset}`)
-        }
-        const mine = own.get(id)
-        if (mine !== undefined && mine.size === size)
-          return appendOwn(own, id, mine, join(path, partName(0)), chunks)
-        return appendNew(own, id, path, size, chunks)
-      }),
-    seal: (repository, id, digest) =>
-      exclusively(repository, id, async () => {
-        const path = await folderOf(repository, id)
-        const parts = await readParts(path)
-        const mine = own.get(id)
-        const isMine = mine !== undefined && parts.length === 1 && mine.size === sizeOf(parts)
-        const sealed = isMine
-          ? await sealOwn(mine, join(path, partName(0)), digestAlgorithm(digest))
-          : await joinParts(path, parts, temporaryName(temporaryFolder), digestAlgorithm(digest))
-        if (sealed.digest !== digest) {
-          await rm(sealed.file, { force: true })
-          await remove(repository, id)
-          throw new OciError(
-            'DIGEST_MISMATCH',
-            `The upload is ${sealed.digest}, not ${digest}; it was removed, send it again`,
-          )
-        }
-        await syncFile(sealed.file)
-        return sealed.file
-      }),
-    remove,
+      exclusively(repository, id, (writer) => append(state, repository, id, offset, writer.until(source))),
+    seal: (repository, id, digest) => exclusively(repository, id, () => seal(state, repository, id, digest)),
+    remove: (repository, id) => remove(state, repository, id),
     list: (repository) => listUploads(folder, repository),
   }
 }
 
 const MAX_REMEMBERED = 1000
 
+interface State {
+  folder: string
+  temporaryFolder: string
+  own: Map<string, OwnPart>
+}
+
 interface OwnPart {
   hash: Hash
   size: number
+}
+
+async function append(
+  { folder, own }: State,
+  repository: string,
+  id: string,
+  offset: number | undefined,
+  chunks: AsyncIterable<Uint8Array>,
+): Promise<number> {
+  const path = await folderOf(folder, repository, id)
+  const size = sizeOf(await readParts(path))
+  if (offset !== undefined && offset !== size) {
+    throw new OciError('RANGE_INVALID', `The upload goes on at byte ${size}, not ${offset}`)
+  }
+  const mine = own.get(id)
+  if (mine !== undefined && mine.size === size)
+    return appendOwn(own, id, mine, join(path, partName(0)), chunks)
+  return appendNew(own, id, path, size, chunks)
+}
+
+async function seal(state: State, repository: string, id: string, digest: Digest): Promise<string> {
+  const path = await folderOf(state.folder, repository, id)
+  const parts = await readParts(path)
+  const mine = state.own.get(id)
+  const isMine = mine !== undefined && parts.length === 1 && mine.size === sizeOf(parts)
+  const sealed = isMine
+    ? await sealOwn(mine, join(path, partName(0)), digestAlgorithm(digest))
+    : await joinParts(path, parts, temporaryName(state.temporaryFolder), digestAlgorithm(digest))
+  if (sealed.digest !== digest) {
+    await rm(sealed.file, { force: true })
+    await remove(state, repository, id)
+    throw new OciError(
+      'DIGEST_MISMATCH',
+      `The upload is ${sealed.digest}, not ${digest}; it was removed, send it again`,
+    )
+  }
+  await syncFile(sealed.file)
+  return sealed.file
+}
+
+async function remove(state: State, repository: string, id: string): Promise<void> {
+  await folderOf(state.folder, repository, id)
+  await drop(state, repository, id)
+}
+
+async function drop({ folder, own }: State, repository: string, id: string): Promise<void> {
+  own.delete(id)
+  await rm(join(folder, folderName(repository, id)), { recursive: true, force: true })
+}
+
+async function folderOf(folder: string, repository: string, id: string): Promise<string> {
+  const path = join(folder, folderName(repository, id))
+  if (/^[0-9a-f]{32}$/.test(id) && (await exists(path))) return path
+  throw new OciError('UPLOAD_UNKNOWN', 'The upload is unknown, finished or expired; start a new one')
 }
 
 /** The name binds an upload to its repository: its id is of no use through another. */

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { mkdir, realpath } from 'node:fs/promises'
 import type { Logger } from 'pino'
+import { kept } from '../../ground/kept.ts'
 import { boundLog } from '../bound-log.ts'
 import { followLog } from '../follow-log.ts'
 import { ExecError, RuntimeError } from '../runtime.ts'
@@ -97,7 +98,7 @@ export function createDockerRuntime(options: DockerRuntimeOptions): Runtime {
 function createContext(options: DockerRuntimeOptions): Context {
   const { agentKey, log, now = Date.now } = options
   const engine = createEngine(options.socketPaths)
-  const prepared = once(async () => {
+  const prepared = kept(async () => {
     await mkdir(options.dir, { recursive: true, mode: 0o700 })
     return realpath(options.dir)
   })
@@ -111,7 +112,7 @@ function createContext(options: DockerRuntimeOptions): Context {
     now,
     starts: createStarts(),
     prepared,
-    host: once(async () => chooseHost(await engine.about(), agent)),
+    host: kept(async () => chooseHost(await engine.about(), agent)),
     folderOf: async (jobId) => jobFolder(await prepared(), jobId),
     nameOf,
     services: createDockerServices({ engine, agentKey, registryAuth, memoryBytes, nameOf, log }),
@@ -246,16 +247,6 @@ async function removeJob(context: Context, jobId: string): Promise<void> {
   await removeContainer(engine, context.nameOf(jobId))
   await services.leftBy(jobId)
   await removeJobFolder(await context.folderOf(jobId))
-}
-
-/** A failure is not kept: the engine may be there at the next try. */
-function once<T>(make: () => Promise<T>): () => Promise<T> {
-  let made: Promise<T> | undefined
-  return () =>
-    (made ??= make().catch((error: unknown) => {
-      made = undefined
-      throw error
-    }))
 }
 
 interface Context {

@@ -66,8 +66,6 @@ export interface EngineCalls {
 }
 
 export function createServiceEngine({ call, ask, tell }: EngineCalls): ServiceEngine {
-  const container = (name: string, verb: string) => `/containers/${encodeURIComponent(name)}${verb}`
-  const network = (name: string, verb = '') => `/networks/${encodeURIComponent(name)}${verb}`
   const hasNetwork = async (name: string) => {
     const found = ask(z.unknown(), { method: 'GET', path: network(name) })
     return found.then(
@@ -89,20 +87,11 @@ export function createServiceEngine({ call, ask, tell }: EngineCalls): ServiceEn
     },
     async lastLines(name, lines, maxBytes) {
       const query = { stdout: '1', stderr: '1', tail: String(lines) }
-      const answer = await call({ method: 'GET', path: container(name, '/logs'), query })
-      if (answer.statusCode === 404) return ''
-      const bytes = await lastBytes(answer, maxBytes)
-      if ((answer.statusCode ?? 0) >= 400) throw engineProblem(answer.statusCode ?? 0, bytes.toString())
-      return bytes.toString()
+      return readLog(await call({ method: 'GET', path: container(name, '/logs'), query }), maxBytes)
     },
     async createNetwork(name, labels) {
       if (await hasNetwork(name)) return
-      const body = {
-        Name: name,
-        Driver: 'bridge',
-        CheckDuplicate: true,
-        Labels: labels,
-      }
+      const body = { Name: name, Driver: 'bridge', CheckDuplicate: true, Labels: labels }
       await tell({ method: 'POST', path: '/networks/create', body }).catch(async (error: unknown) => {
         // Another call was quicker: Docker says 409 then, Podman 500.
         if (!(error instanceof EngineError) || !(await hasNetwork(name))) throw error
@@ -135,6 +124,14 @@ export function createServiceEngine({ call, ask, tell }: EngineCalls): ServiceEn
   }
 }
 
+function container(name: string, verb: string): string {
+  return `/containers/${encodeURIComponent(name)}${verb}`
+}
+
+function network(name: string, verb = ''): string {
+  return `/networks/${encodeURIComponent(name)}${verb}`
+}
+
 function serviceOf({
   Name,
   RestartCount,
@@ -158,6 +155,13 @@ function serviceOf({
     restarts: RestartCount ?? 0,
     networks: Object.fromEntries(networks),
   }
+}
+
+async function readLog(answer: IncomingMessage, maxBytes: number): Promise<string> {
+  if (answer.statusCode === 404) return ''
+  const bytes = await lastBytes(answer, maxBytes)
+  if ((answer.statusCode ?? 0) >= 400) throw engineProblem(answer.statusCode ?? 0, bytes.toString())
+  return bytes.toString()
 }
 
 /** The end of what the engine tells, out of its frames; what came before it is let go while it is read. */

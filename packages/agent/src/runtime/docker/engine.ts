@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { z } from 'zod'
+import { kept } from '../../ground/kept.ts'
 import type { ExecOptions, JobExec } from '../runtime.ts'
 import type { CreateContainer } from './container-spec.ts'
 import { callEngine, EngineError, readAnswer, readText } from './engine-http.ts'
@@ -108,22 +109,7 @@ const RETRY_MILLISECONDS = 50
 
 /** The first of the sockets that is there is used, looked for when the engine is first needed. */
 export function createEngine(socketPaths: string[]): Engine {
-  let known:
-    | Promise<{ socketPath: string; prefix: string; version: z.infer<typeof versionSchema> }>
-    | undefined
-  const connect = async () => {
-    const socketPath = firstThere(socketPaths)
-    const version = await readAnswer(
-      await callEngine(socketPath, { method: 'GET', path: '/version' }),
-      versionSchema,
-    )
-    return { socketPath, prefix: `/v${chooseApi(version.ApiVersion)}`, version }
-  }
-  const connected = () =>
-    (known ??= connect().catch((error: unknown) => {
-      known = undefined
-      throw error
-    }))
+  const connected = kept(() => connect(socketPaths))
   const call = async (request: EngineCall) => {
     const { socketPath, prefix } = await connected()
     return callEngine(socketPath, { ...request, path: prefix + request.path })
@@ -133,7 +119,6 @@ export function createEngine(socketPaths: string[]): Engine {
   const tell = async (request: EngineCall) => {
     await ask(z.unknown(), request)
   }
-  const container = (name: string, verb = '') => `/containers/${encodeURIComponent(name)}${verb}`
   const inspect = async (name: string) => {
     const found = await orAbsent(ask(stateSchema, { method: 'GET', path: container(name, '/json') }))
     return found && containerOf(found)
@@ -181,6 +166,17 @@ export function createEngine(socketPaths: string[]): Engine {
       return found.map(({ Id, Labels }) => ({ id: Id, labels: Labels ?? {} }))
     },
   }
+}
+
+async function connect(socketPaths: string[]): Promise<Connection> {
+  const socketPath = firstThere(socketPaths)
+  const answer = await callEngine(socketPath, { method: 'GET', path: '/version' })
+  const version = await readAnswer(answer, versionSchema)
+  return { socketPath, prefix: `/v${chooseApi(version.ApiVersion)}`, version }
+}
+
+function container(name: string, verb = ''): string {
+  return `/containers/${encodeURIComponent(name)}${verb}`
 }
 
 /** Only what changes nothing the second time: a POST may have been done though its answer was an error. */
@@ -263,4 +259,10 @@ async function orAbsent<T>(asked: Promise<T>): Promise<T | undefined> {
     if (error instanceof EngineError && error.code === 'not_found') return undefined
     throw error
   })
+}
+
+interface Connection {
+  socketPath: string
+  prefix: string
+  version: z.infer<typeof versionSchema>
 }

@@ -27,7 +27,7 @@ export interface FakeJobs {
 }
 
 export function createFakeJobs(store: FakeStore, clock: FakeClock): FakeJobs {
-  const sleepers = new Map<string, Set<AbortController>>()
+  const sleepers: Sleepers = new Map()
 
   function look(jobId: string): FakeState | undefined {
     const state = store.get(jobId)
@@ -54,20 +54,10 @@ export function createFakeJobs(store: FakeStore, clock: FakeClock): FakeJobs {
   }
 
   async function sleep(state: FakeState, signal: AbortSignal): Promise<void> {
-    const { jobId, behaviour } = state
-    const mustPoll = store.isShared || typeof behaviour.untilReleased === 'string'
+    const mustPoll = store.isShared || typeof state.behaviour.untilReleased === 'string'
     const longest = mustPoll ? SHARED_POLL_MILLISECONDS : LONGEST_SLEEP_MILLISECONDS
-    const sleeper = new AbortController()
-    const onAbort = () => sleeper.abort()
-    const all = sleepers.get(jobId) ?? new Set()
-    sleepers.set(jobId, all.add(sleeper))
-    // One signal often stops the waits for thousands of jobs.
-    setMaxListeners(0, signal)
-    signal.addEventListener('abort', onAbort)
-    await clock.sleep(Math.min(longest, nextChange(state, clock.now()) - clock.now()), sleeper.signal)
-    signal.removeEventListener('abort', onAbort)
-    all.delete(sleeper)
-    if (all.size === 0) sleepers.delete(jobId)
+    const milliseconds = Math.min(longest, nextChange(state, clock.now()) - clock.now())
+    await sleepAmong(sleepers, state.jobId, signal, (woken) => clock.sleep(milliseconds, woken))
   }
 
   return {
@@ -90,3 +80,24 @@ export function createFakeJobs(store: FakeStore, clock: FakeClock): FakeJobs {
     sleep,
   }
 }
+
+async function sleepAmong(
+  sleepers: Sleepers,
+  jobId: string,
+  signal: AbortSignal,
+  sleep: (woken: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const sleeper = new AbortController()
+  const onAbort = () => sleeper.abort()
+  const all = sleepers.get(jobId) ?? new Set()
+  sleepers.set(jobId, all.add(sleeper))
+  // One signal often stops the waits for thousands of jobs.
+  setMaxListeners(0, signal)
+  signal.addEventListener('abort', onAbort)
+  await sleep(sleeper.signal)
+  signal.removeEventListener('abort', onAbort)
+  all.delete(sleeper)
+  if (all.size === 0) sleepers.delete(jobId)
+}
+
+type Sleepers = Map<string, Set<AbortController>>

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { kept } from '../../ground/kept.ts'
 import { openAccess } from './kube-access.ts'
 import type { KubeAccess } from './kube-access.ts'
 import { isKube } from './kube-error.ts'
@@ -138,26 +139,31 @@ export function createKubeApi(settings: KubeSettings): KubeApi {
       const found = await ask(list(podSchema), { method: 'GET', path: `${core}/pods`, query })
       return { pods: found.items, version: found.metadata.resourceVersion }
     },
-    async *watchPods(selector, version, signal) {
-      const query = {
-        watch: 'true',
-        labelSelector: selector,
-        resourceVersion: version,
-        allowWatchBookmarks: 'true',
-        timeoutSeconds: String(WATCH_SECONDS),
-      }
-      const path = `${core}/pods`
-      const call = { method: 'GET' as const, path, query, signal }
-      const lines = (await http()).lines({ ...call, silenceMilliseconds: WATCH_SILENCE_MILLISECONDS })
-      for await (const line of lines) {
-        if (line.trim() !== '') yield changeOf(line)
-      }
-    },
+    watchPods: (selector, version, signal) => watchPods(http, `${core}/pods`, { selector, version, signal }),
     async events(kind, name) {
       const query = { fieldSelector: `involvedObject.kind=${kind},involvedObject.name=${name}` }
       return (await ask(list(eventSchema), { method: 'GET', path: `${core}/events`, query })).items
     },
     exec: async (target) => execInPod((await http()).access, { ...target, namespace }),
+  }
+}
+
+async function* watchPods(
+  http: () => Promise<KubeHttp>,
+  path: string,
+  { selector, version, signal }: { selector: string; version: string; signal: AbortSignal },
+): AsyncGenerator<PodChange> {
+  const query = {
+    watch: 'true',
+    labelSelector: selector,
+    resourceVersion: version,
+    allowWatchBookmarks: 'true',
+    timeoutSeconds: String(WATCH_SECONDS),
+  }
+  const call = { method: 'GET' as const, path, query, signal }
+  const lines = (await http()).lines({ ...call, silenceMilliseconds: WATCH_SILENCE_MILLISECONDS })
+  for await (const line of lines) {
+    if (line.trim() !== '') yield changeOf(line)
   }
 }
 
@@ -179,14 +185,4 @@ async function orAbsent<T>(
     if (isKube(error, ...codes)) return undefined
     throw error
   })
-}
-
-/** A failure is not kept: the files may be there at the next try. */
-function kept<T>(make: () => Promise<T>): () => Promise<T> {
-  let made: Promise<T> | undefined
-  return () =>
-    (made ??= make().catch((error: unknown) => {
-      made = undefined
-      throw error
-    }))
 }

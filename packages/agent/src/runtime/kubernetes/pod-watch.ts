@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import { pause } from '../../ground/pause.ts'
-import type { KubeApi, Pod } from './kube-api.ts'
+import type { KubeApi, Pod, PodChange } from './kube-api.ts'
 import { isKube } from './kube-error.ts'
 
 const FIRST_PAUSE_MILLISECONDS = 200
@@ -28,49 +28,17 @@ export function createPodWatch(api: KubeApi, selector: string, log: Logger): Pod
     }
   }
 
-  async function watch(signal: AbortSignal): Promise<void> {
-    for (let attempt = 0; !signal.aborted;) {
-      try {
-        const listed = await api.listPods(selector)
-        if (signal.aborted) return
-        pods = new Map(listed.pods.map((pod) => [pod.metadata.uid, pod]))
-        tell()
-        let version: string | undefined = listed.version
-        while (version !== undefined && !signal.aborted) {
-          const before: string = version
-          version = await through(before, signal)
-          attempt = version === before ? attempt + 1 : 0
-          if (version === before) await pause(delay(attempt), signal)
-        }
-      } catch (error) {
-        if (signal.aborted) return
-        if (attempt === 1) log.warn({ err: error }, 'the pods of jobs cannot be watched; it is tried again')
-        attempt += 1
-        await pause(delay(attempt), signal)
-      }
-    }
-  }
-
-  /** One watch to its end. Undefined when the server forgot the version: everything is listed anew. */
-  async function through(version: string, signal: AbortSignal): Promise<string | undefined> {
-    let last = version
-    try {
-      for await (const change of api.watchPods(selector, version, signal)) {
-        if (signal.aborted) return undefined
-        if (change.type === 'ERROR') return undefined
-        last = change.version ?? last
-        if (!('pod' in change)) continue
-        const { uid, labels } = change.pod.metadata
-        if (change.type === 'DELETED') pods?.delete(uid)
-        else pods?.set(uid, change.pod)
-        tell(labels['job-name'])
-      }
-      return last
-    } catch (error) {
-      if (isKube(error, 'expired')) return undefined
-      if (isKube(error, 'unreachable') && last !== version) return last
-      throw error
-    }
+  const seen: Seen = {
+    all(listed) {
+      pods = new Map(listed.map((pod) => [pod.metadata.uid, pod]))
+      tell()
+    },
+    one(type, pod) {
+      const { uid, labels } = pod.metadata
+      if (type === 'DELETED') pods?.delete(uid)
+      else pods?.set(uid, pod)
+      tell(labels['job-name'])
+    },
   }
 
   return {
@@ -80,7 +48,7 @@ export function createPodWatch(api: KubeApi, selector: string, log: Logger): Pod
       if (running === undefined) {
         running = new AbortController()
         pods = undefined
-        void watch(running.signal)
+        void watch(api, selector, seen, log, running.signal)
       } else if (pods !== undefined) queueMicrotask(() => followers.has(follower) && look(podsOf(job)))
       return {
         close() {
@@ -94,6 +62,62 @@ export function createPodWatch(api: KubeApi, selector: string, log: Logger): Pod
   }
 }
 
+async function watch(
+  api: KubeApi,
+  selector: string,
+  seen: Seen,
+  log: Logger,
+  signal: AbortSignal,
+): Promise<void> {
+  for (let attempt = 0; !signal.aborted;) {
+    try {
+      const listed = await api.listPods(selector)
+      if (signal.aborted) return
+      seen.all(listed.pods)
+      let version: string | undefined = listed.version
+      while (version !== undefined && !signal.aborted) {
+        const before: string = version
+        version = await through(api.watchPods(selector, before, signal), before, seen, signal)
+        attempt = version === before ? attempt + 1 : 0
+        if (version === before) await pause(delay(attempt), signal)
+      }
+    } catch (error) {
+      if (signal.aborted) return
+      if (attempt === 1) log.warn({ err: error }, 'the pods of jobs cannot be watched; it is tried again')
+      attempt += 1
+      await pause(delay(attempt), signal)
+    }
+  }
+}
+
+/** One watch to its end. Undefined when the server forgot the version: everything is listed anew. */
+async function through(
+  changes: AsyncIterable<PodChange>,
+  version: string,
+  seen: Seen,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  let last = version
+  try {
+    for await (const change of changes) {
+      if (signal.aborted) return undefined
+      if (change.type === 'ERROR') return undefined
+      last = change.version ?? last
+      if ('pod' in change) seen.one(change.type, change.pod)
+    }
+    return last
+  } catch (error) {
+    if (isKube(error, 'expired')) return undefined
+    if (isKube(error, 'unreachable') && last !== version) return last
+    throw error
+  }
+}
+
 function delay(attempt: number): number {
   return Math.min(FIRST_PAUSE_MILLISECONDS * 2 ** attempt, LONGEST_PAUSE_MILLISECONDS)
+}
+
+interface Seen {
+  all(pods: Pod[]): void
+  one(type: PodChange['type'], pod: Pod): void
 }
