@@ -17,7 +17,7 @@ import { followRuns } from './installs/lifecycle.ts'
 import { followStepJobs } from './runs/follow-jobs.ts'
 import { createHttp } from './api/http.ts'
 import { createFileBlobs } from './ground/blobs.ts'
-import { createSessions } from './channel/sessions.ts'
+import { Sessions } from './channel/sessions.ts'
 import { createUpgrader } from './channel/upgrade.ts'
 import type { Config } from './config.ts'
 import type { Context } from './context.ts'
@@ -163,7 +163,7 @@ async function ownPostgres(config: Config, log: Logger, undo: (() => Promise<unk
 
 async function listen(context: Context, undo: (() => Promise<unknown>)[]): Promise<string> {
   const { config, log } = context
-  const sessions = createSessions(context)
+  const sessions = new Sessions(context)
   const upgrader = createUpgrader(context, sessions)
   // What is missed here, the poll does.
   const onKeys = async () => context.keys.reload().then(() => sessions.announceKeys())
