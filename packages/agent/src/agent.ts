@@ -134,8 +134,8 @@ class RunningAgent implements Agent {
     const secrets = await this.#openStore(identity)
     const { journal, state } = await openJournal(config, clock, this.#log)
     this.#cleanups.push(() => journal.close())
-    const socket = await prepareSocket(config.dir, os.tmpdir(), runtime.jobGroup)
-    const secure = await prepareSecureApi(config, clock())
+    const socket = await prepareSocket(config.dir, os.tmpdir(), runtime.traits.jobGroup)
+    const secure = await prepareSecureApi(config, runtime.traits, clock())
     const egress = await openEgress(config, this.#log)
     const description = await describeRuntime(runtime, config, this.#log)
     return { identity, secrets, journal, state, doors: { socket, secure, egress }, description }

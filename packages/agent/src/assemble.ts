@@ -77,7 +77,7 @@ export function assemble(ground: AgentGround) {
     slots: new Slots(capacityOf(config)),
     holds: new Holds(),
     spec: {
-      ...jobSpecSettings(config, runtime.name),
+      ...jobSpecSettings(config, runtime.traits),
       apiSocket: api.socket,
       egress: api.egress.settings,
       remoteApi: api.secure && { url: api.secure.url, ca: api.secure.certificate.cert },

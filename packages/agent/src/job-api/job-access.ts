@@ -32,6 +32,8 @@ export interface JobAccessContext {
   secretOf: ReturnType<typeof createSecretSource> | undefined
   stateLockHolder: (component: string) => JobLife | undefined
   egress: EgressSettings
+  /** Jobs see nothing of the agent's machine. */
+  isElsewhere: boolean
   /** Of the runtime, where it has them. */
   services: Services | undefined
   send: (frame: AgentFrame) => boolean
@@ -98,8 +100,7 @@ export function createJobAccess(context: JobAccessContext, life: JobLife): JobAc
 
 async function jobContextOf(context: JobAccessContext, life: JobLife, waitMs: number): Promise<JobContext> {
   const { config, identity } = context
-  // Jobs on a cluster see nothing of the agent's machine.
-  const isElsewhere = config.kubernetes !== undefined
+  const { isElsewhere } = context
   const cacheDir = isElsewhere ? undefined : cacheDirOf(config.dir, life.manifest)
   const kubeconfig = isElsewhere ? undefined : kubeconfigOf(life.manifest, config.jobKubeconfig)
   return {

@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import type { AgentConfig } from '../config.ts'
 import type { Egress } from '../egress/settings.ts'
 import type { JobRunner } from '../jobs/runner.ts'
-import type { Runtime } from '../runtime/runtime.ts'
+import type { Runtime, RuntimeTraits } from '../runtime/runtime.ts'
 import { createSecretSource } from './absent-secrets.ts'
 import type { OwnCertificate } from './certificate.ts'
 import { createJobAccess, type JobAccessContext } from './job-access.ts'
@@ -19,10 +19,11 @@ export interface SecureApi {
 /** On a cluster jobs see no socket: they come over TLS, to an address and a certificate that stay. */
 export async function prepareSecureApi(
   { kubernetes, dir }: Pick<AgentConfig, 'kubernetes' | 'dir'>,
+  { reach }: RuntimeTraits,
   nowMs: number,
 ): Promise<SecureApi | undefined> {
-  if (kubernetes === undefined) return undefined
-  const { api } = kubernetes
+  const api = kubernetes?.api
+  if (reach !== 'tls' || api === undefined) return undefined
   const named = new URL(api.url).hostname.replaceAll(/^\[|\]$/g, '')
   return { ...api, certificate: await prepareCertificate(dir, named, nowMs) }
 }
@@ -48,11 +49,12 @@ export function serveJobs(parts: Parts, { socket, secure, egress }: JobDoors) {
     secretOf: store && createSecretSource(store),
     stateLockHolder: (component: string) => runner.stateLockHolder(component),
     services: runtime.services,
+    isElsewhere: runtime.traits.reach === 'tls',
   }
   return serveJobApi({
     socket,
     secure,
-    jobGroup: runtime.jobGroup,
+    jobGroup: runtime.traits.jobGroup,
     authenticate: (token) => {
       const life = runner.authenticate(token)
       return life && createJobAccess(context, life)

@@ -15,7 +15,7 @@ import { tokenOf } from './token.ts'
 export interface JobApiOptions {
   /** In a folder that only this user can enter; a socket left there by an earlier life is replaced. */
   socket: string
-  /** May connect besides this user; see `Runtime.jobGroup`. */
+  /** May connect besides this user; see `RuntimeTraits`. */
   jobGroup?: number | undefined
   /** What the job this token belongs to may ask for, as long as it runs. */
   authenticate: (token: string) => JobAccess | undefined

@@ -4,7 +4,7 @@ import type { AgentConfig } from '../config.ts'
 import { insideEnv, openEnv, ownNetworkOf, rulesFor, type EgressSettings } from '../egress/job-egress.ts'
 import { isClosed, reachesCluster, type NetworkLimits } from '../egress/network.ts'
 import type { Target } from '../egress/target.ts'
-import type { JobSpec, Runtime } from '../runtime/runtime.ts'
+import type { JobSpec, RuntimeTraits } from '../runtime/runtime.ts'
 
 /** In the job's folder, beside its token. */
 const CA_FILE = 'job-api.pem'
@@ -38,7 +38,7 @@ export interface JobSpecSettings {
 /** Pure: what follows from the agent's settings alone. */
 export function jobSpecSettings(
   config: AgentConfig,
-  runtime: Runtime['name'],
+  { starts, isFake = false }: RuntimeTraits,
 ): Omit<JobSpecSettings, 'apiSocket' | 'remoteApi' | 'egress'> {
   return {
     node: process.execPath,
@@ -50,8 +50,8 @@ export function jobSpecSettings(
     toolPaths: config.toolPaths,
     jobKubeconfig: config.jobKubeconfig,
     agentDir: config.dir,
-    isContainer: runtime === 'docker' || runtime === 'kubernetes',
-    isFake: runtime === 'fake',
+    isContainer: starts === 'image',
+    isFake,
   }
 }
 

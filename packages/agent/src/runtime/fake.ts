@@ -48,6 +48,7 @@ export function createFakeRuntime(options: FakeRuntimeOptions = {}): FakeRuntime
 
   return {
     name: 'fake',
+    traits: { starts: 'program', reach: 'socket', isFake: true },
     describe: async () => ({ confinement: 'fake: no process runs', warnings: [] }),
     start: (spec) => starts.run(spec.jobId, () => start(jobs, clock, spec, options.behaviour)),
     async attach(jobId) {

@@ -7,9 +7,9 @@ import type { Services } from './services.ts'
  * of the agent left behind. One contract suite (`contract.ts`) runs on every implementation.
  */
 export interface Runtime {
+  /** For people; whoever has to act by it asks `traits`. */
   readonly name: 'process' | 'fake' | 'docker' | 'kubernetes'
-  /** The group that jobs have when their user is not the agent's own: the job API's socket must be open to it. */
-  readonly jobGroup?: number | undefined
+  readonly traits: RuntimeTraits
   /** Absent where the agent has no engine of its own to run a component's service on. */
   readonly services?: Services
   /** What this runtime confines a job with, in words, for `tenon doctor` and the job's record. */
@@ -32,6 +32,18 @@ export interface Runtime {
   /** Stops what still runs and removes every trace. */
   remove(jobId: string): Promise<void>
   list(): Promise<JobHandle[]>
+}
+
+/** How a runtime has its jobs: what whoever makes and serves them needs to know of it. */
+export interface RuntimeTraits {
+  /** What a job starts: a program of the agent's machine, or the one that its image brings along. */
+  starts: 'program' | 'image'
+  /** How jobs come to the agent: by its socket, or from elsewhere over TLS, seeing nothing of the agent's machine. */
+  reach: 'socket' | 'tls'
+  /** The group that jobs have when their user is not the agent's own: the job API's socket must be open to it. */
+  jobGroup?: number | undefined
+  /** Jobs behave as the configuration of their component says, instead of doing anything. */
+  isFake?: boolean
 }
 
 export interface JobSpec {

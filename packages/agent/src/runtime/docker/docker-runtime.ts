@@ -61,7 +61,11 @@ export function createDockerRuntime(options: DockerRuntimeOptions): Runtime {
   const { engine, starts, log } = context
   return {
     name: 'docker',
-    jobGroup: process.getuid?.() === 0 ? JOB_USER.gid : undefined,
+    traits: {
+      starts: 'image',
+      reach: 'socket',
+      jobGroup: process.getuid?.() === 0 ? JOB_USER.gid : undefined,
+    },
     services: context.services,
     describe: () => describe(context),
     start: (spec) => starts.run(spec.jobId, () => start(context, spec)),

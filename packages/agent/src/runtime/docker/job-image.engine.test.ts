@@ -54,11 +54,11 @@ describe.skipIf(missing !== undefined)(
         image,
       })
       const tokens: string[] = []
-      const socket = await prepareSocket(dir, world.dir, runtime.jobGroup)
+      const socket = await prepareSocket(dir, world.dir, runtime.traits.jobGroup)
       const authenticate = (token: string) => void tokens.push(token)
-      api = await serveJobApi({ socket, jobGroup: runtime.jobGroup, authenticate, log })
+      api = await serveJobApi({ socket, jobGroup: runtime.traits.jobGroup, authenticate, log })
       // A second life of the agent finds the folder as the first one left it.
-      expect(await prepareSocket(dir, world.dir, runtime.jobGroup)).toBe(socket)
+      expect(await prepareSocket(dir, world.dir, runtime.traits.jobGroup)).toBe(socket)
 
       const limits = { memoryBytes: 512 << 20, cpus: 1, pids: 64, timeoutSeconds: 60, graceSeconds: 1 }
       const network = { mode: 'internal', names: [] }

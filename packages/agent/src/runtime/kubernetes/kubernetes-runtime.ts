@@ -46,6 +46,7 @@ export function createKubernetesRuntime(options: KubernetesRuntimeOptions): Runt
   const { starts } = context
   return {
     name: 'kubernetes',
+    traits: { starts: 'image', reach: 'tls' },
     describe: () => describe(context),
     start: (spec) => starts.run(spec.jobId, () => start(context, spec)),
     async attach(jobId) {

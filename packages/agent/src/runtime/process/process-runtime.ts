@@ -56,6 +56,7 @@ export function createProcessRuntime(options: ProcessRuntimeOptions): Runtime {
 
   return {
     name: 'process',
+    traits: { starts: 'program', reach: 'socket' },
     describe: async () => (await prepared()).host.description,
     expect: () => void prepared().then(({ host }) => host.cgroups && foreseeJoin(host.cgroups), ignore),
     start: (spec) => starts.run(spec.jobId, () => start(context, spec)),
