@@ -1,3 +1,4 @@
+import { requireNothingNewer } from './newer-deploys.ts'
 import { stepStates } from '@tenon/core'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
@@ -6,7 +7,7 @@ import { transact, type Tx } from '../store/transaction.ts'
 import { activateNext, advance } from './advance.ts'
 import { type LockedRun, lockRun, lockJob } from '../store/locks.ts'
 import { actorOf, type Caller } from '../people/actor.ts'
-import { repeatSteps, requireGateKept } from './deploy-gate.ts'
+import { requireGateKept, type RunStep, allRepeated, loadSteps, reopen } from './deploy-gate.ts'
 import { cancelLocked } from '../jobs/control.ts'
 import { loadPlans, planKey } from './load.ts'
 
@@ -77,10 +78,17 @@ export async function retryStep(
   await changeStep(context, runId, stepId, async (tx, run, step) => {
     if (!stepStates.can(step.status, 'pending') || step.status === 'active')
       throw wrongState(step, 'only a failed or canceled one is retried')
-    await repeatSteps(tx, runId, ({ id, status }) => id === stepId || status === 'canceled')
+    await repeatInTime(tx, run, ({ id, status }) => id === stepId || status === 'canceled')
     auditStep(tx, run, step, caller, 'step.retried', {})
     await goOn(context, tx, run)
   })
+}
+
+/** These steps and what goes with them, unless somebody has deployed something else there since. */
+async function repeatInTime(tx: Tx, run: LockedRun, chosen: (step: RunStep) => boolean): Promise<void> {
+  const again = allRepeated(await loadSteps(tx, [run.id]), chosen)
+  await requireNothingNewer(tx, run, [...new Set(again.flatMap(({ component }) => component ?? []))])
+  reopen(tx, again)
 }
 
 /** What depends on it goes on as if it had been done: somebody looked and says so. */
@@ -96,7 +104,7 @@ export async function skipStep(
     await requireGateKept(tx, runId, stepId, 'skipped')
     await endStep(tx, step, 'skipped', `skipped by ${caller.principal.name}`)
     if (step.kind === 'deploy') await withdrawQuestion(tx, step)
-    await repeatSteps(tx, runId, ({ status }) => status === 'canceled')
+    await repeatInTime(tx, run, ({ status }) => status === 'canceled')
     auditStep(tx, run, step, caller, 'step.skipped', {})
     await goOn(context, tx, run)
   })
