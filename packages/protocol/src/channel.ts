@@ -1,4 +1,4 @@
-import { JOB_END_REASONS, JOB_OUTCOMES, knownOr, REFUSALS } from '@tenon/core'
+import { JOB_END_REASONS, JOB_OUTCOMES, knownOr, REFUSALS, type ActionOn } from '@tenon/core'
 import { z } from 'zod'
 import { jobCredential } from './credential.ts'
 import { keyLink } from './enrol.ts'
@@ -58,7 +58,7 @@ export const AGENT_EVENTS = [
   'agent.secret_set',
   'agent.released',
   'agent.key_rotated',
-] as const
+] as const satisfies readonly ActionOn<'agent' | 'job'>[]
 
 /**
  * Something the agent, or its owner at its side, did or saw that is no job: a re-attachment, a drop, a pause. Numbered, so

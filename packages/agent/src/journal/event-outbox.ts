@@ -1,5 +1,5 @@
-import type { Json } from '@tenon/core'
-import type { AgentEvent, AgentFrame } from '@tenon/protocol'
+import type { ActionOn, Json } from '@tenon/core'
+import type { AGENT_EVENTS, AgentEvent, AgentFrame } from '@tenon/protocol'
 import type { SignText } from '../ground/crypto.ts'
 import type { Journal } from './journal.ts'
 import type { JournalEntry } from './journal-entry.ts'
@@ -14,6 +14,9 @@ export interface EventOutboxOptions {
   send: (frame: AgentFrame) => boolean
 }
 
+/** About the agent itself, or about a job: the catalogue of the audit says which. */
+type Raised = (typeof AGENT_EVENTS)[number]
+
 /** What the agent did or saw that is no job: signed, numbered, kept on disk until the server took it. */
 export class EventOutbox {
   readonly #options: EventOutboxOptions
@@ -24,9 +27,9 @@ export class EventOutbox {
     this.#options = options
   }
 
-  async raise(
-    action: AgentEvent['action'],
-    jobId: string | null,
+  async raise<A extends Raised>(
+    action: A,
+    jobId: A extends ActionOn<'job'> ? string : null,
     details: { [key: string]: Json },
   ): Promise<void> {
     const { agentId, journal, state, sign, clock, send } = this.#options

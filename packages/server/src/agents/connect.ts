@@ -192,13 +192,13 @@ function refuse(
   code: 'bad_signature' | 'wire_version' | 'quarantined',
   message: string,
 ): Refused {
-  const [chain, action] = [chainOf(agent.install_id), `agent.${code}`]
+  const chain = chainOf(agent.install_id)
   // Whoever does not have the agent's key, or stands between it and the server, is a stranger.
-  if (code !== 'quarantined' && !context.refusals.admit(opening, chain, action, code, context.now()))
+  if (code !== 'quarantined' && !context.refusals.admit(opening, chain, `agent.${code}`, code, context.now()))
     return { ok: false, code, message }
   tx.audit(chain, {
     actor: { type: 'server', id: context.serverId },
-    action,
+    action: `agent.${code}`,
     subject: { type: 'agent', id: agent.id },
     outcome: 'refused',
     manifestDigest: null,

@@ -21,7 +21,7 @@ export async function noteEvent(
       .returning('id')
       .executeTakeFirst()
     if (!moved) return
-    tx.audit(chainOf(agent.installId), {
+    tx.auditWord(chainOf(agent.installId), {
       actor: { type: 'agent', id: agent.id },
       action: event.action,
       subject: event.jobId ? { type: 'job', id: event.jobId } : { type: 'agent', id: agent.id },

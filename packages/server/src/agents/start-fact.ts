@@ -1,4 +1,4 @@
-import { documentDigest, type AuditFact, type SignedDocument } from '@tenon/core'
+import { documentDigest, type OwnFact, type SignedDocument } from '@tenon/core'
 import type { AgentHello } from '@tenon/protocol'
 import { sha256 } from '../crypto.ts'
 
@@ -10,7 +10,7 @@ export function startFact(
   agent: { id: string; isFirst: boolean },
   hello: AgentHello,
   { text, keyId, signature }: SignedDocument,
-): AuditFact {
+): OwnFact<'agent'> {
   const kept = text.length <= MAX_KEPT_HELLO ? { text } : { digest: documentDigest(text, sha256) }
   return {
     actor: { type: 'agent', id: agent.id },

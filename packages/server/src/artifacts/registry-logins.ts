@@ -1,4 +1,4 @@
-import { SERVER_CHAIN, type AuditFact } from '@tenon/core'
+import { SERVER_CHAIN, type ActionOn, type AuditFact } from '@tenon/core'
 import { RegistryRefusal, type RepositoryGrant } from '@tenon/oci'
 import { routes } from '@tenon/protocol'
 import { callerOf, mayCall } from '../people/authority.ts'
@@ -169,12 +169,12 @@ async function refuse(context: Context, reason: Refusal, login?: Login): Promise
 
 function audit(
   tx: Tx,
-  action: string,
+  action: ActionOn<'registry_login'>,
   id: string,
   actor: AuditFact['actor'],
   details: AuditFact['details'],
   outcome: AuditFact['outcome'] = 'ok',
 ): void {
-  const subject = { type: 'registry_login', id }
+  const subject = { type: 'registry_login' as const, id }
   tx.audit(SERVER_CHAIN, { actor, action, subject, outcome, manifestDigest: null, details })
 }

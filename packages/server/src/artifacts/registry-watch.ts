@@ -1,4 +1,4 @@
-import type { AuditFact } from '@tenon/core'
+import type { AuditFact, OwnFact } from '@tenon/core'
 import type { RegistryEvent } from '@tenon/oci'
 import type { Context } from '../context.ts'
 import { chainOf } from '../audit/chains.ts'
@@ -82,7 +82,7 @@ async function auditRefusal(
     .executeTakeFirst()
   const chain = chainOf(job?.install_id ?? null)
   if (sampledAs && !context.refusals.admit(event, chain, TOKEN_REFUSED, sampledAs, context.now())) return
-  const fact: AuditFact = {
+  const fact: OwnFact<'job'> = {
     actor: { type: 'server', id: context.serverId },
     action: TOKEN_REFUSED,
     subject: { type: 'job', id: jobId },

@@ -16,7 +16,8 @@ import { createRefusals, SAMPLE_MS } from './refusals.ts'
 describe('a kind of refusal', () => {
   it('is written once and then counted, until its minute is over and the count is written', () => {
     const refusals = createRefusals()
-    const admit = (nowMs: number, code = 'a') => refusals.admit({}, 'server', 'refused', code, nowMs)
+    const admit = (nowMs: number, code = 'a') =>
+      refusals.admit({}, 'server', 'agent.bad_signature', code, nowMs)
     expect([admit(0), admit(1), admit(2), admit(3, 'b')]).toEqual([true, false, false, true])
     expect(refusals.due(SAMPLE_MS - 1, false)).toEqual([])
     const due = refusals.due(SAMPLE_MS, false)
@@ -31,7 +32,7 @@ describe('a kind of refusal', () => {
   it('is still written when the change that writes it is made a second time', () => {
     const refusals = createRefusals()
     const [first, second] = [{}, {}]
-    const admit = (request: object) => refusals.admit(request, 'server', 'refused', 'a', 0)
+    const admit = (request: object) => refusals.admit(request, 'server', 'agent.bad_signature', 'a', 0)
     expect([admit(first), admit(first), admit(second), admit(second), admit(first)]).toEqual([
       true,
       true,
@@ -44,9 +45,9 @@ describe('a kind of refusal', () => {
 
   it('that does not come again is forgotten', () => {
     const refusals = createRefusals()
-    refusals.admit({}, 'server', 'refused', 'a', 0)
+    refusals.admit({}, 'server', 'agent.bad_signature', 'a', 0)
     expect(refusals.due(SAMPLE_MS, true)).toEqual([])
-    expect(refusals.admit({}, 'server', 'refused', 'a', SAMPLE_MS + 1)).toBe(true)
+    expect(refusals.admit({}, 'server', 'agent.bad_signature', 'a', SAMPLE_MS + 1)).toBe(true)
   })
 })
 

@@ -11,7 +11,7 @@ export function createRefusals(): Refusals {
   const keyOf = ({ chain, action, code }: Pick<CountedRefusal, 'chain' | 'action' | 'code'>) =>
     [chain, action, code].join(' ')
   const isOver = (kind: CountedRefusal, nowMs: number) => nowMs - kind.fromMs >= SAMPLE_MS
-  const isSample = (chain: string, action: string, code: string, nowMs: number) => {
+  const isSample = (chain: string, action: CountedRefusal['action'], code: string, nowMs: number) => {
     const key = keyOf({ chain, action, code })
     const known = kinds.get(key)
     // What was counted is not written yet: until it is, all that comes is counted with it.

@@ -1,4 +1,4 @@
-import { jobStates, type AuditFact } from '@tenon/core'
+import { jobStates, type AuditFact, type OwnFact } from '@tenon/core'
 import { sql } from 'kysely'
 import { chainOf } from '../audit/chains.ts'
 import type { Context } from '../context.ts'
@@ -61,7 +61,7 @@ function endRows(tx: Tx, settlements: readonly Settlement[]): void {
     where job.id = e.id`)
 }
 
-function factOf({ job, ending, fact }: Settlement): AuditFact {
+function factOf({ job, ending, fact }: Settlement): OwnFact<'job'> {
   return {
     actor: fact.actor,
     action: `job.${ending.outcome}`,

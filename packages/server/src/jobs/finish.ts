@@ -5,10 +5,10 @@ import {
   JOB_OUTCOMES,
   jobStates,
   knownOr,
-  type AuditFact,
   type AuditHead,
   type JobOutcome,
   type Json,
+  type OwnFact,
   type SignedDocument,
 } from '@tenon/core'
 import type { JobReport } from '@tenon/protocol'
@@ -157,7 +157,7 @@ function noteStale(tx: Tx, one: Finished, job: LockedJob | undefined): void {
   tx.audit(chainOf(own ? own.install_id : one.agent.installId), staleFact(one, own?.fence ?? null))
 }
 
-function staleFact({ agent, report }: Finished, currentFence: number | null): AuditFact {
+function staleFact({ agent, report }: Finished, currentFence: number | null): OwnFact<'job'> {
   return {
     actor: { type: 'agent', id: agent.id },
     action: 'job.stale_report',

@@ -3,8 +3,8 @@ import {
   jobStates,
   parseDocument,
   signDocument,
-  type AuditFact,
   type Json,
+  type OwnFact,
   type SignedDocument,
 } from '@tenon/core'
 import { agentVerdict, type AgentVerdict } from '@tenon/protocol'
@@ -86,7 +86,12 @@ function startBefore(context: Context, { since, at }: AgentVerdict): string {
   return new Date(Math.min(context.now() + context.config.holdSeconds * 1000, longest)).toISOString()
 }
 
-function heldFact(job: LockedJob, verdict: AgentVerdict, signed: SignedDocument, start: string): AuditFact {
+function heldFact(
+  job: LockedJob,
+  verdict: AgentVerdict,
+  signed: SignedDocument,
+  start: string,
+): OwnFact<'job'> {
   const { rule, reason } = verdict
   return {
     actor: { type: 'agent', id: verdict.agentId },

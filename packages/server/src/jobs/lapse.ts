@@ -1,4 +1,4 @@
-import type { AuditFact } from '@tenon/core'
+import type { AuditFact, OwnFact } from '@tenon/core'
 import { sql } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
 import { isDatabaseAway } from '../store/database.ts'
@@ -93,7 +93,7 @@ function lapsedFact(
   { serverId }: Pick<Context, 'serverId'>,
   job: LockedJob,
   details: AuditFact['details'],
-): AuditFact {
+): OwnFact<'job'> {
   return {
     actor: { type: 'server', id: serverId },
     action: 'job.lapsed',

@@ -1,4 +1,11 @@
-import { isReplaceable, type AuditFact, type JobStatus, type RunStatus, type StepStatus } from '@tenon/core'
+import {
+  isReplaceable,
+  type AuditFact,
+  type JobStatus,
+  type OwnFact,
+  type RunStatus,
+  type StepStatus,
+} from '@tenon/core'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { leaseFromNow } from './leases.ts'
@@ -87,10 +94,10 @@ export async function reviveJob(context: Context, tx: Tx, jobId: string): Promis
 
 function factOf(
   job: LockedJob,
-  action: string,
+  action: 'job.canceled' | 'job.recovered',
   id: string,
   details: NonNullable<AuditFact['details']>,
-): AuditFact {
+): OwnFact<'job'> {
   return {
     actor: { type: 'agent', id: job.agent_id! },
     action,

@@ -1,4 +1,4 @@
-import type { AuditFact } from '@tenon/core'
+import type { OwnFact } from '@tenon/core'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { ownerOf } from '../ground/followers.ts'
@@ -46,7 +46,7 @@ export async function startJobs(context: Context, tx: Tx, started: readonly Star
 export function assignedFact(
   { serverId }: Pick<Context, 'serverId'>,
   job: { id: string; agentId: string; manifestDigest: string; fence: number | string },
-): AuditFact {
+): OwnFact<'job'> {
   const { id, agentId, manifestDigest, fence } = job
   return {
     actor: { type: 'server', id: serverId },
@@ -60,7 +60,7 @@ export function assignedFact(
 
 export function startedFact(
   job: Pick<StartedRow, 'id' | 'agent_id' | 'fence' | 'confinement' | 'manifest_digest'>,
-): AuditFact {
+): OwnFact<'job'> {
   return {
     actor: { type: 'agent', id: job.agent_id },
     action: 'job.started',

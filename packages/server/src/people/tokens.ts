@@ -57,11 +57,15 @@ export async function createToken(
     })
     .returningAll()
     .executeTakeFirstOrThrow()
-  audit(tx, 'token.created', { type: 'token', id: row.id }, actor, {
-    name: wanted.name,
-    role: wanted.role,
-    expiresAt: row.expires_at,
-    principal: principal.id,
+  tx.audit(SERVER_CHAIN, {
+    action: 'token.created',
+    subject: { type: 'token', id: row.id },
+    ...factBy(actor, {
+      name: wanted.name,
+      role: wanted.role,
+      expiresAt: row.expires_at,
+      principal: principal.id,
+    }),
   })
   return { token: { ...row, principal_kind: principal.kind, principal_name: principal.name }, secret }
 }
@@ -88,7 +92,11 @@ async function principalOf(
     .insertInto('principal')
     .values({ ...made, created_at: tx.at })
     .execute()
-  audit(tx, 'principal.created', { type: 'principal', id: made.id }, actor, { kind, name })
+  tx.audit(SERVER_CHAIN, {
+    action: 'principal.created',
+    subject: { type: 'principal', id: made.id },
+    ...factBy(actor, { kind, name }),
+  })
   return made
 }
 
@@ -112,7 +120,7 @@ export async function revokeToken(tx: Tx, id: string, actor: AuditFact['actor'])
     .execute()
   const token = await selectTokens(tx.db).where('api_token.id', '=', id).executeTakeFirst()
   if (!token) return undefined
-  audit(tx, 'token.revoked', { type: 'token', id }, actor, {})
+  tx.audit(SERVER_CHAIN, { action: 'token.revoked', subject: { type: 'token', id }, ...factBy(actor, {}) })
   tx.nudge(`token:${id}`)
   return token
 }
@@ -129,15 +137,12 @@ async function isLastOwner(tx: Tx, id: string): Promise<boolean> {
   return living.length === 1 && living[0]!.id === id
 }
 
-function audit(
-  tx: Tx,
-  action: string,
-  subject: AuditFact['subject'],
-  actor: AuditFact['actor'],
-  details: AuditFact['details'],
-): void {
-  tx.audit(SERVER_CHAIN, { actor, action, subject, outcome: 'ok', manifestDigest: null, details })
-}
+const factBy = (actor: AuditFact['actor'], details: AuditFact['details']) => ({
+  actor,
+  outcome: 'ok' as const,
+  manifestDigest: null,
+  details,
+})
 
 /** Looked up by its hash, compared in constant time. */
 export async function findToken(db: Db, secret: string): Promise<Token | undefined> {

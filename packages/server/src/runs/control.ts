@@ -1,5 +1,5 @@
 import { requireNothingNewer } from './newer-deploys.ts'
-import { stepStates } from '@tenon/core'
+import { stepStates, type ActionOn } from '@tenon/core'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
 import { anyOf } from '../store/statements.ts'
@@ -228,7 +228,7 @@ function auditStep(
   run: LockedRun,
   step: Step,
   caller: Caller,
-  action: string,
+  action: ActionOn<'step'>,
   details: { [key: string]: string | null },
 ): void {
   tx.audit(run.install_id, {

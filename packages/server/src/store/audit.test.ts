@@ -51,7 +51,7 @@ describe('a chain in the database', () => {
         let at = ''
         const { heads } = await transactWithHeads(tenant.context, async (tx) => {
           at = tx.at
-          for (const each of some) tx.audit(chain, each)
+          for (const each of some) tx.auditWord(chain, each)
         })
         let head: AuditHead = emptyHead(chain)
         const expected = some.map((each) => {
@@ -68,8 +68,8 @@ describe('a chain in the database', () => {
 
   it('grows only with the change it tells of', async () => {
     const change = transact(tenant.context, async (tx) => {
-      tx.audit('undone', fact('never'))
-      tx.audit('server', fact('never'))
+      tx.auditWord('undone', fact('never'))
+      tx.auditWord('server', fact('never'))
       throw new Error('no')
     })
     await expect(change).rejects.toThrow('no')
@@ -83,8 +83,8 @@ describe('a chain in the database', () => {
     await Promise.all(
       Array.from({ length: 40 }, (_, n) =>
         transact(tenant.context, async (tx) => {
-          tx.audit('busy', fact('written', { n }))
-          tx.audit('other', fact('written', { n }))
+          tx.auditWord('busy', fact('written', { n }))
+          tx.auditWord('other', fact('written', { n }))
         }),
       ),
     )
@@ -98,7 +98,7 @@ describe('a chain in the database', () => {
     const other = await tenant.another()
     for (let n = 0; n < 200; n++)
       await transact(n % 2 ? tenant.context : other.context, async (tx) =>
-        tx.audit('server', fact('counted', { n })),
+        tx.auditWord('server', fact('counted', { n })),
       )
     await Promise.all(
       Array.from({ length: 10 }, (_, n) => sealServerChain(n % 2 ? tenant.context : other.context)),
@@ -114,7 +114,7 @@ describe('a chain in the database', () => {
   })
 
   it('shows an entry that somebody changed in the table', async () => {
-    await transact(tenant.context, async (tx) => tx.audit('changed', fact('true')))
+    await transact(tenant.context, async (tx) => tx.auditWord('changed', fact('true')))
     await tenant.context.pool.query(
       `update audit_entry set body = replace(body, '"true"', '"lies"') where chain = 'changed'`,
     )

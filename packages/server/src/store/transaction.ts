@@ -1,5 +1,5 @@
 import { type Fact, auditStatements } from './audit-append.ts'
-import type { AuditFact, AuditHead } from '@tenon/core'
+import type { AuditFact, AuditHead, OwnFact } from '@tenon/core'
 import type pg from 'pg'
 import type { Logger } from 'pino'
 import type { Hub } from '../ground/hub.ts'
@@ -15,7 +15,9 @@ export interface Tx {
   /** ISO time of this change; the same for everything in it. */
   at: string
   /** Written in the same transaction, last, so that the head of a chain is locked for as short as can be. */
-  audit(chain: string, fact: AuditFact): void
+  audit(chain: string, fact: OwnFact): void
+  /** The same for what an agent said, which a later one may call by an action that is not known here. */
+  auditWord(chain: string, fact: AuditFact): void
   /** Sent after the commit. */
   nudge(...topics: string[]): void
   /** Slots of connected agents; who got a job hears of it after the commit. */
@@ -96,6 +98,7 @@ async function runOn<T>(
     write: (change) => connection.write(change),
     at,
     audit: (chain, fact) => facts.push({ chain, fact }),
+    auditWord: (chain, fact) => facts.push({ chain, fact }),
     nudge: (...names) => names.forEach((name) => topics.add(name)),
     slots,
   })
