@@ -65,7 +65,7 @@ export const AUDIT_ACTIONS = {
   },
   'agent.wire_version': {
     subject: ['agent', 'server'],
-    says: 'a session was refused: the agent speaks no version that the server knows',
+    says: 'a session was refused: somebody in between changed which versions the agent speaks',
   },
 
   'app.synced': { subject: ['app'], says: 'a version of the app was sent' },
