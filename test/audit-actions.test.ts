@@ -17,11 +17,13 @@ const BY_TEMPLATE = [
 ]
 
 const table = [
+  '',
   '| action | about | says |',
   '|---|---|---|',
   ...Object.entries(AUDIT_ACTIONS).map(([action, { subject, says }]) => {
     return `| \`${action}\` | ${subject.map((type) => `\`${type}\``).join(', ')} | ${says} |`
   }),
+  '',
   '',
 ].join('\n')
 

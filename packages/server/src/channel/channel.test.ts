@@ -10,7 +10,7 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { auditOf } from '../testing/audit.ts'
+import { auditOf, auditProblems } from '../testing/audit.ts'
 import { idleAgent } from '../testing/idle-agent.ts'
 import { unknownId } from '../testing/raw-api.ts'
 import {
@@ -277,6 +277,17 @@ describe('events', () => {
       await agent.next('event.ack', (f) => f.seq === index + 1)
       expect(await pausedSince()).toBe(action === 'agent.resumed' ? null : at)
     }
+    await agent.close()
+  })
+
+  it('are written in the words of a later agent, which the catalogue does not have', async () => {
+    const agent = await idleAgent(tenant)
+    agent.send(event(agent, 1, { action: 'agent.levitated' }))
+    await agent.next('event.ack', (f) => f.seq === 1)
+    await until('written', async () =>
+      (await auditOf(tenant, 'server', agent.identity.agentId)).includes('agent.levitated ok'),
+    )
+    expect(await auditProblems(tenant)).toEqual([])
     await agent.close()
   })
 
