@@ -3,10 +3,10 @@ import { fileURLToPath } from 'node:url'
 import { setFlagsFromString } from 'node:v8'
 import { pino } from 'pino'
 import { createAgent } from './agent.ts'
-import { isCommand, runCommand } from './owner/commands/run-command.ts'
 import { readConfig, type AgentConfig } from './config.ts'
 import { AgentError } from './ground/errors.ts'
 import { exitCodeOf } from './ground/exit-codes.ts'
+import { isCommand, runCommand } from './owner/commands/run-command.ts'
 import { chooseRuntime, createRuntime } from './runtime/create-runtime.ts'
 
 const given = process.argv.slice(2)

@@ -1,5 +1,5 @@
-import type { StepKind } from './plan.ts'
 import type { JobEndReason } from './job-end.ts'
+import type { StepKind } from './plan.ts'
 import type { RunStatus, StepStatus } from './states.ts'
 
 export interface StepState {

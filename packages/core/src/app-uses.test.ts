@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import type { Component } from './app.ts'
 import { referencesOf, usesOf, withTemplateDependencies } from './app-uses.ts'
+import type { Component } from './app.ts'
 import { parseClosure } from './artifact.ts'
 
 const component = (name: string, config: Component['config'], rest: Partial<Component> = {}): Component => ({

@@ -13,8 +13,8 @@ import {
 import { WebSocket } from 'ws'
 import { messageOf } from '../ground/errors.ts'
 import { proxyAgent } from '../ground/proxy.ts'
-import { checkChallenge } from './handshake.ts'
 import type { ChannelOptions, Welcome } from './channel.ts'
+import { checkChallenge } from './handshake.ts'
 
 const HANDSHAKE_MS = 15_000
 const MISSED_HEARTBEATS = 3

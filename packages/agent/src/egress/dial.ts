@@ -2,8 +2,8 @@ import { lookup } from 'node:dns/promises'
 import http from 'node:http'
 import https from 'node:https'
 import net, { isIP } from 'node:net'
-import { proxyFor, type ProxySettings } from '../ground/proxy.ts'
 import { isSpecialAddress } from '../ground/addresses.ts'
+import { proxyFor, type ProxySettings } from '../ground/proxy.ts'
 import { showTarget, type Target } from './target.ts'
 
 const CONNECT_MS = 10_000

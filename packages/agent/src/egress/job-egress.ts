@@ -1,8 +1,8 @@
 import { SERVER_NAME, type JobManifest } from '@tenon/core'
-import { allowedNetwork, isClosed, mayProbe, reachesCluster, type NetworkLimits } from './network.ts'
 import type { ProxySettings } from '../ground/proxy.ts'
 import type { OwnNetwork } from '../runtime/runtime.ts'
 import type { EgressRules } from './decide.ts'
+import { allowedNetwork, isClosed, mayProbe, reachesCluster, type NetworkLimits } from './network.ts'
 import { isLoopback, parseTarget, showTarget, targetOf, type Target } from './target.ts'
 
 /** Any would do on a loopback of the job's own; this is where people look for a proxy. */

@@ -1,9 +1,9 @@
+import { formatJoinToken } from '@tenon/protocol'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { makeSigningKey } from '../ground/crypto.ts'
-import { enrol } from './enrol.ts'
-import { formatJoinToken } from '@tenon/protocol'
 import { ContractServer, newId } from '../testing/contract-server.ts'
+import { enrol } from './enrol.ts'
 
 let server: ContractServer
 beforeEach(async () => {

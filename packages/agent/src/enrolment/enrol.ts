@@ -25,9 +25,9 @@ import type { Logger } from 'pino'
 import { fingerprint, joinTokenKey, verify, type SigningKey } from '../ground/crypto.ts'
 import { AgentError, messageOf } from '../ground/errors.ts'
 import { postJson, withSlash, type JsonAnswer } from '../ground/http.ts'
-import type { NewIdentity } from './identity.ts'
 import { pause } from '../ground/pause.ts'
 import type { ProxySettings } from '../ground/proxy.ts'
+import type { NewIdentity } from './identity.ts'
 
 export interface EnrolOptions {
   serverUrl: string

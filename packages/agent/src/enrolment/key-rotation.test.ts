@@ -6,12 +6,12 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createAgent, type Agent } from '../agent.ts'
 import type { AgentConfig } from '../config.ts'
 import { loadSigningKey } from '../ground/crypto.ts'
-import { bootIdentity, makeNextKey } from './identity.ts'
 import { createFakeRuntime } from '../runtime/fake.ts'
 import { configOf } from '../testing/agent-config.ts'
 import { ContractServer } from '../testing/contract-server.ts'
 import { runAgentCommand } from '../testing/run-command.ts'
 import { waitUntil } from '../testing/wait-until.ts'
+import { bootIdentity, makeNextKey } from './identity.ts'
 
 let server: ContractServer
 let base: string

@@ -3,9 +3,9 @@ import { keyAccepted, rotateKeyResponse, type RotateKeyRequest } from '@tenon/pr
 import type { Logger } from 'pino'
 import type { AgentConfig } from '../config.ts'
 import { fingerprint, verify, type SigningKey } from '../ground/crypto.ts'
-import type { EventOutbox } from '../journal/event-outbox.ts'
 import { messageOf } from '../ground/errors.ts'
 import { postJson, withSlash } from '../ground/http.ts'
+import type { EventOutbox } from '../journal/event-outbox.ts'
 import type { Identity } from './identity.ts'
 
 const LOOK_EVERY_MS = 60_000

@@ -1,8 +1,8 @@
 import { link, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import { AgentError } from './errors.ts'
 import { readIfThere } from './durable-file.ts'
+import { AgentError } from './errors.ts'
 
 export interface FolderLock {
   release(): Promise<void>

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { JobManifest, Json } from '@tenon/core'
-import { createSecretSource } from './absent-secrets.ts'
 import type { InstallStore } from '../store/install-store.ts'
+import { createSecretSource } from './absent-secrets.ts'
 
 /** The two calls that matter here, over a map; the real store has its own suite. */
 function createStore() {

@@ -1,10 +1,10 @@
 import type { JobKind, JobManifest, NetworkMode } from '@tenon/core'
-import { JobApiError } from './answer.ts'
-import type { ServiceAccess } from './route.ts'
-import type { RegistrySettings } from '../ground/registry-access.ts'
 import type { NetworkLimits } from '../egress/network.ts'
+import type { RegistrySettings } from '../ground/registry-access.ts'
 import { demandsWalls } from '../jobs/spec.ts'
 import type { Services } from '../runtime/services.ts'
+import { JobApiError } from './answer.ts'
+import type { ServiceAccess } from './route.ts'
 
 export interface ServiceAccessContext {
   services: Services

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ServiceSpec } from '@tenon/protocol'
 import type { NetworkLimits } from '../egress/network.ts'
 import type { Services } from '../runtime/services.ts'
-import { createServiceAccess, imageOf } from './service-access.ts'
 import { ApiWorld, type ApiJob } from '../testing/api-world.ts'
+import { createServiceAccess, imageOf } from './service-access.ts'
 
 let world: ApiWorld
 let job: ApiJob

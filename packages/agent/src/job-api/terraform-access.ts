@@ -1,10 +1,10 @@
 import type { StateLock } from '@tenon/protocol'
 import { sha256 } from '../ground/crypto.ts'
-import type { TerraformAccess } from './route.ts'
 import type { JobLife } from '../jobs/life.ts'
-import type { Journal } from '../journal/journal.ts'
 import type { JournalEntry } from '../journal/journal-entry.ts'
+import type { Journal } from '../journal/journal.ts'
 import type { InstallStore } from '../store/install-store.ts'
+import type { TerraformAccess } from './route.ts'
 
 export interface TerraformAccessContext {
   journal: Journal<JournalEntry>

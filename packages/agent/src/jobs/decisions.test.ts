@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { decideOutcome } from './decisions.ts'
 import type { JobExit } from '../runtime/runtime.ts'
+import { decideOutcome } from './decisions.ts'
 
 const exit = (changes: Partial<JobExit>): JobExit => ({
   reason: 'completed',

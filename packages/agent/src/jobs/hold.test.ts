@@ -7,13 +7,13 @@ import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createAgent, type Agent } from '../agent.ts'
 import { verify } from '../ground/crypto.ts'
-import { lastStartOf } from './hold.ts'
 import { withAgent } from '../owner/with-agent.ts'
-import { createFakeMemory } from '../runtime/fake/store.ts'
 import { createFakeRuntime } from '../runtime/fake.ts'
+import { createFakeMemory } from '../runtime/fake/store.ts'
 import { configOf } from '../testing/agent-config.ts'
 import { ContractServer } from '../testing/contract-server.ts'
 import { waitUntil } from '../testing/wait-until.ts'
+import { lastStartOf } from './hold.ts'
 
 const HOUR = 3_600_000
 

@@ -3,9 +3,18 @@ import { chmod, mkdir } from 'node:fs/promises'
 import { documentDigest, type Holder, type JobManifest } from '@tenon/core'
 import { jobReport, type JobReport } from '@tenon/protocol'
 import type { Logger } from 'pino'
+import { findDeclared } from '../egress/declared.ts'
+import type { Target } from '../egress/target.ts'
 import { sha256 } from '../ground/crypto.ts'
-import type { EventOutbox } from '../journal/event-outbox.ts'
 import { messageOf } from '../ground/errors.ts'
+import { pause } from '../ground/pause.ts'
+import type { EventOutbox } from '../journal/event-outbox.ts'
+import type { JobRecord } from '../journal/journal-state.ts'
+import type { LogShipper } from '../journal/log-shipper.ts'
+import { GivenSecrets } from '../masking/given-secrets.ts'
+import type { Mask } from '../masking/mask.ts'
+import { RuntimeError, type JobExit, type JobHandle, type Runtime } from '../runtime/runtime.ts'
+import type { InstallStore } from '../store/install-store.ts'
 import {
   decideOutcome,
   heldState,
@@ -14,16 +23,7 @@ import {
   type JobEnd,
   type Recovery,
 } from './decisions.ts'
-import { findDeclared } from '../egress/declared.ts'
-import type { Target } from '../egress/target.ts'
 import { buildJobSpec, cacheDirOf, type JobSpecSettings } from './spec.ts'
-import type { JobRecord } from '../journal/journal-state.ts'
-import type { LogShipper } from '../journal/log-shipper.ts'
-import { GivenSecrets } from '../masking/given-secrets.ts'
-import type { Mask } from '../masking/mask.ts'
-import { pause } from '../ground/pause.ts'
-import { RuntimeError, type JobExit, type JobHandle, type Runtime } from '../runtime/runtime.ts'
-import type { InstallStore } from '../store/install-store.ts'
 import { StartGate, type StartGateContext } from './start-gate.ts'
 
 /** setTimeout takes no more. */

@@ -16,13 +16,13 @@ import {
 } from '@tenon/protocol'
 import type { Logger } from 'pino'
 import type { Welcome } from '../channel/channel.ts'
+import type { HelloContent } from '../channel/handshake.ts'
 import { equalInConstantTime, sha256, verify } from '../ground/crypto.ts'
+import { pause } from '../ground/pause.ts'
 import type { EventOutbox } from '../journal/event-outbox.ts'
+import type { JobRecord } from '../journal/journal-state.ts'
 import { decideAssign, decideRecovery, orphans, type Recovery, type Refusal } from './decisions.ts'
 import { JobLife, type JobLifeContext } from './life.ts'
-import type { JobRecord } from '../journal/journal-state.ts'
-import type { HelloContent } from '../channel/handshake.ts'
-import { pause } from '../ground/pause.ts'
 
 /** How long a report waits for its log, so that the record is complete when the job ends. */
 const LOG_WAIT_MS = 10_000

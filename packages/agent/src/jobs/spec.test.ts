@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { defaultNetwork, type JobKind, type JobManifest, type JobNetwork } from '@tenon/core'
-import { buildJobSpec } from './spec.ts'
 import type { Target } from '../egress/target.ts'
 import { egressOf } from '../testing/agent-config.ts'
+import { buildJobSpec } from './spec.ts'
 
 const limits = { memoryBytes: 1, cpus: 1, pids: 1, timeoutSeconds: 1, graceSeconds: 1 }
 const manifest = (kind: JobKind, plugins = ['script']) => {

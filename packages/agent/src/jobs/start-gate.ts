@@ -2,10 +2,10 @@ import { describeShortage, documentDigest, type Holder, type JobManifest } from 
 import type { AgentFrame, AgentVerdict } from '@tenon/protocol'
 import type { Logger } from 'pino'
 import { sha256, type SignText } from '../ground/crypto.ts'
-import { holdOf, lastStartOf, type Hold, type Holds } from './hold.ts'
-import type { Journal } from '../journal/journal.ts'
 import type { JournalEntry } from '../journal/journal-entry.ts'
 import type { JobRecord, JournalState } from '../journal/journal-state.ts'
+import type { Journal } from '../journal/journal.ts'
+import { holdOf, lastStartOf, type Hold, type Holds } from './hold.ts'
 import type { Slots } from './slots.ts'
 
 export interface StartGateContext {

@@ -1,9 +1,9 @@
 import type { ActionOn, Json } from '@tenon/core'
 import type { AGENT_EVENTS, AgentEvent, AgentFrame } from '@tenon/protocol'
 import type { SignText } from '../ground/crypto.ts'
-import type { Journal } from './journal.ts'
 import type { JournalEntry } from './journal-entry.ts'
 import type { JournalState } from './journal-state.ts'
+import type { Journal } from './journal.ts'
 
 export interface EventOutboxOptions {
   agentId: string

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { applyEntry, emptyState, forgetExpired, snapshotEntries, type JournalState } from './journal-state.ts'
 import type { JournalEntry } from './journal-entry.ts'
+import { applyEntry, emptyState, forgetExpired, snapshotEntries, type JournalState } from './journal-state.ts'
 
 const FAR = '2100-01-01T00:00:00.000Z'
 const document = { text: '{}', keyId: 'key', signature: 'AA==' }

@@ -1,9 +1,9 @@
 import path from 'node:path'
 import type { Logger } from 'pino'
 import type { AgentConfig } from '../config.ts'
-import { Journal } from './journal.ts'
-import { applyEntry, emptyState, forgetExpired, snapshotEntries, type JournalState } from './journal-state.ts'
 import type { JournalEntry } from './journal-entry.ts'
+import { applyEntry, emptyState, forgetExpired, snapshotEntries, type JournalState } from './journal-state.ts'
+import { Journal } from './journal.ts'
 
 /** What the agent knew before it ended, and the file in which it goes on writing that. */
 export async function openJournal(

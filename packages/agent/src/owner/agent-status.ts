@@ -3,8 +3,8 @@ import { readManifest } from '@tenon/protocol'
 import { fingerprint } from '../ground/crypto.ts'
 import { heldState } from '../jobs/decisions.ts'
 import type { JobRecord, JournalState } from '../journal/journal-state.ts'
-import type { AgentStatus } from './owner-access.ts'
 import type { LastStart } from './last-start.ts'
+import type { AgentStatus } from './owner-access.ts'
 
 export interface StatusFacts {
   identity: {

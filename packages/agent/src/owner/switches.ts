@@ -1,7 +1,7 @@
 import type { EventOutbox } from '../journal/event-outbox.ts'
-import type { Journal } from '../journal/journal.ts'
 import type { JournalEntry } from '../journal/journal-entry.ts'
 import type { JournalState } from '../journal/journal-state.ts'
+import type { Journal } from '../journal/journal.ts'
 import type { InstallStore } from '../store/install-store.ts'
 import { setSecret } from '../store/sealing.ts'
 import type { Released, Switch } from './owner-access.ts'

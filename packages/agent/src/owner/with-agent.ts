@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { AgentError } from '../ground/errors.ts'
-import type { OwnerAccess } from './owner-access.ts'
 import { readLastStart } from './last-start.ts'
+import type { OwnerAccess } from './owner-access.ts'
 import { createSocketAccess, isListening } from './socket-access.ts'
 import { createStoppedAccess, type AgentFolder } from './stopped-access.ts'
 

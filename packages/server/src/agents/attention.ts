@@ -1,6 +1,6 @@
-import type { Db } from '../store/statements.ts'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
+import type { Db } from '../store/statements.ts'
 
 /** Agents that have yet to end what was canceled. What is held is in no index of `job`, which is long. */
 export const CANCELED = `

@@ -1,7 +1,3 @@
-import { lockAgents, type LockedAgent } from '../store/locks.ts'
-import { checkKeptHeads } from '../audit/kept-heads.ts'
-import { finishAgentSteps } from '../runs/agent-steps.ts'
-import { settleInventories, runningOf } from '../jobs/inventory.ts'
 import {
   isSignedBy,
   signingBytes,
@@ -12,12 +8,16 @@ import {
 } from '@tenon/core'
 import { isAgreed, WIRE_RANGE, type AgentHello, type RejectCode } from '@tenon/protocol'
 import { sql } from 'kysely'
+import { chainOf } from '../audit/chains.ts'
+import { checkKeptHeads } from '../audit/kept-heads.ts'
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
+import { settleInventories, runningOf } from '../jobs/inventory.ts'
+import { finishAgentSteps } from '../runs/agent-steps.ts'
+import { lockAgents, type LockedAgent } from '../store/locks.ts'
+import { transact, type Tx } from '../store/transaction.ts'
 import { agentKeysOf } from './keys.ts'
 import { startFact } from './start-fact.ts'
-import { transact, type Tx } from '../store/transaction.ts'
-import { chainOf } from '../audit/chains.ts'
 
 export interface OpenedSession {
   sessionId: string

@@ -3,6 +3,7 @@ import { createClient, proveResponse, type Enrolment, type EnrolResponse } from 
 import { generateKeyPairSync, sign } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { generateSigningKey, joinTokenKey, verify } from '../crypto.ts'
+import { auditOf } from '../testing/audit.ts'
 import { request } from '../testing/raw-api.ts'
 import {
   connectAgent,
@@ -17,7 +18,6 @@ import {
 } from '../testing/test-agent.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { builtApp, newInstall } from '../testing/world.ts'
-import { auditOf } from '../testing/audit.ts'
 
 let tenant: TestTenant
 beforeAll(async () => {

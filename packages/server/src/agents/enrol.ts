@@ -1,4 +1,3 @@
-import { lockJoinToken, lockInstall } from '../store/locks.ts'
 import { openSignedText, signDocument, type AgentRole } from '@tenon/core'
 import {
   enrolment,
@@ -7,12 +6,13 @@ import {
   type EnrolRequest,
   type EnrolResponse,
 } from '@tenon/protocol'
+import { chainOf } from '../audit/chains.ts'
 import type { Context } from '../context.ts'
 import { isEd25519PublicKey, verify } from '../crypto.ts'
 import { ApiFailure } from '../errors.ts'
-import { transact, type Tx } from '../store/transaction.ts'
-import { chainOf } from '../audit/chains.ts'
 import { poolOf } from '../jobs/sign-manifest.ts'
+import { lockJoinToken, lockInstall } from '../store/locks.ts'
+import { transact, type Tx } from '../store/transaction.ts'
 import { newestAgent, refuseTakeOver } from './take-over.ts'
 
 type Refusal = {

@@ -1,12 +1,12 @@
-import { shareJob } from '../store/locks.ts'
 import { keptManifest, type JobStatus } from '@tenon/core'
 import type { AttestationRequest, JobCredential } from '@tenon/protocol'
-import { isoNow, type Context } from '../context.ts'
-import { transact, type Tx } from '../store/transaction.ts'
-import { attestArtifact } from '../artifacts/attest-artifact.ts'
-import { chainOf, concerns } from '../audit/chains.ts'
 import { createJoinToken } from '../agents/join-tokens.ts'
+import { attestArtifact } from '../artifacts/attest-artifact.ts'
 import { BEARER_SECONDS, grantsOf, issueOneTimeToken, subjectOf } from '../artifacts/registry-tokens.ts'
+import { chainOf, concerns } from '../audit/chains.ts'
+import { isoNow, type Context } from '../context.ts'
+import { shareJob } from '../store/locks.ts'
+import { transact, type Tx } from '../store/transaction.ts'
 
 /** One sync reads a few blobs at a time; the registry itself makes those wait that are too many. */
 const PACE = { concurrent: 4 }

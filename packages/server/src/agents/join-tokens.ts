@@ -1,10 +1,10 @@
-import { type Caller, actorOf } from '../people/actor.ts'
-import { formatJoinToken } from '@tenon/protocol'
 import type { AgentRole, AuditFact } from '@tenon/core'
+import { formatJoinToken } from '@tenon/protocol'
+import { chainOf } from '../audit/chains.ts'
 import { isoNow, type Context } from '../context.ts'
 import { fingerprint, hashSecret, joinTokenKey, randomSecret } from '../crypto.ts'
+import { type Caller, actorOf } from '../people/actor.ts'
 import { type Tx, transact } from '../store/transaction.ts'
-import { chainOf } from '../audit/chains.ts'
 import { newestAgent } from './take-over.ts'
 
 /** Stored as the public half of a key, good once, and for a while; it carries the fingerprint of the key that the agent must find. */

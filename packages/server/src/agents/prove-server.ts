@@ -1,8 +1,8 @@
 import { signDocument } from '@tenon/core'
 import type { ProveRequest, ProveResponse, ServerProof } from '@tenon/protocol'
+import { OLD_TOKEN } from '../agents/enrol.ts'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
-import { OLD_TOKEN } from '../agents/enrol.ts'
 
 /** Proves to a new agent that this server made its join token. Anybody may ask, so nothing is written. */
 export async function proveServer(

@@ -1,12 +1,12 @@
-import { lockAgents } from '../store/locks.ts'
 import { readKeyChange, signDocument, signingBytes, type AgentKeyChange } from '@tenon/core'
 import type { KeyAccepted, RotateKeyRequest, RotateKeyResponse } from '@tenon/protocol'
+import { chainOf } from '../audit/chains.ts'
 import type { Context } from '../context.ts'
 import { fingerprint, isEd25519PublicKey, verify } from '../crypto.ts'
 import { ApiFailure } from '../errors.ts'
-import { agentKeysOf } from './keys.ts'
+import { lockAgents } from '../store/locks.ts'
 import { transact, type Tx } from '../store/transaction.ts'
-import { chainOf } from '../audit/chains.ts'
+import { agentKeysOf } from './keys.ts'
 
 /** Takes an agent's new key in the place of the one that signed for it; what was taken before is answered again. */
 export async function rotateAgentKey(

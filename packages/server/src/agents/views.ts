@@ -1,4 +1,3 @@
-import { keyChangesOf } from './keys.ts'
 import { sql, type Selectable } from 'kysely'
 import type { Context } from '../context.ts'
 import { notFound } from '../errors.ts'
@@ -6,6 +5,7 @@ import type { Db } from '../store/database.ts'
 import { shownName } from '../store/names.ts'
 import type { Database } from '../store/schema.ts'
 import { anyOf } from '../store/statements.ts'
+import { keyChangesOf } from './keys.ts'
 import { PROCESS_DEAD_SECONDS } from './processes.ts'
 
 type Row = Selectable<Database['agent']>

@@ -1,9 +1,9 @@
-import { createBuilds, retryBuild } from '../builds/create.ts'
-import { cancelBuild } from '../builds/cancel.ts'
-import { buildView, buildViews, listBuilds } from '../builds/views.ts'
-import { storeSource } from '../artifacts/sources.ts'
 import { syncApp } from '../apps/sync.ts'
 import { appView, appViews, findApp, listApps, listVersions, versionOf } from '../apps/views.ts'
+import { storeSource } from '../artifacts/sources.ts'
+import { cancelBuild } from '../builds/cancel.ts'
+import { createBuilds, retryBuild } from '../builds/create.ts'
+import { buildView, buildViews, listBuilds } from '../builds/views.ts'
 import { pageOf, type Handlers } from './handler.ts'
 
 export const appHandlers = {

@@ -1,9 +1,9 @@
 import { registryUsage } from '@tenon/oci'
-import { ApiFailure } from '../errors.ts'
 import { findApp } from '../apps/views.ts'
 import { collectVendorGarbage } from '../artifacts/collect-garbage.ts'
 import { artifactSummaries, artifactView, listArtifacts } from '../artifacts/list.ts'
 import { createRegistryLogin, endRegistryLogin } from '../artifacts/registry-logins.ts'
+import { ApiFailure } from '../errors.ts'
 import { pageOf, type Handlers } from './handler.ts'
 
 const HOUR_MS = 3_600_000

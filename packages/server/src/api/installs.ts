@@ -1,6 +1,6 @@
-import { findApp } from '../apps/views.ts'
 import { createInstallToken } from '../agents/join-tokens.ts'
 import { recipientOf } from '../agents/recipient.ts'
+import { findApp } from '../apps/views.ts'
 import { createInstall } from '../installs/create.ts'
 import { deleteInstall } from '../installs/delete.ts'
 import { deprovisionInstall, tearDown } from '../installs/remove.ts'

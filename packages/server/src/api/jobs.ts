@@ -1,7 +1,7 @@
+import { findInstall } from '../installs/views.ts'
 import { cancelJob, forceSettle } from '../jobs/control.ts'
 import { listJobs } from '../jobs/lists.ts'
 import { jobViews, manifestOf, requireJob } from '../jobs/views.ts'
-import { findInstall } from '../installs/views.ts'
 import { pageOf, type Handlers } from './handler.ts'
 import { streamLog } from './streams.ts'
 

@@ -1,9 +1,9 @@
-import { tokensOf } from '../people/tokens.ts'
 import type { ServerResponse } from 'node:http'
 import type { Context } from '../context.ts'
 import type { Caller } from '../people/actor.ts'
-import { isDatabaseAway } from '../store/database.ts'
 import { callerOf, mayCall, type Right } from '../people/authority.ts'
+import { tokensOf } from '../people/tokens.ts'
+import { isDatabaseAway } from '../store/database.ts'
 
 /** Without any hint a right is looked at again after this long: a hint may be lost, and time passes without one. */
 const LOOK_AGAIN_MS = 2_000

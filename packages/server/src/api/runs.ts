@@ -1,7 +1,7 @@
+import { findInstall } from '../installs/views.ts'
 import { cancelRun, cancelStep, decideStep, retryStep, skipStep } from '../runs/control.ts'
 import { runViews, listRuns, requireRun } from '../runs/views.ts'
 import { pageOf, type Handlers } from './handler.ts'
-import { findInstall } from '../installs/views.ts'
 import { watchRun } from './streams.ts'
 
 export const runHandlers = {

@@ -1,7 +1,7 @@
+import { notFound } from '../errors.ts'
 import { actorOf } from '../people/actor.ts'
 import { createToken, revokeToken, type Token, listTokens } from '../people/tokens.ts'
 import { transact } from '../store/transaction.ts'
-import { notFound } from '../errors.ts'
 import { pageOf, type Handlers } from './handler.ts'
 
 export const tokenHandlers = {

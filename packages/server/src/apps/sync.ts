@@ -1,12 +1,12 @@
-import { lockApp } from '../store/locks.ts'
-import { ApiFailure } from '../errors.ts'
-import { anyOf } from '../store/statements.ts'
-import { transact } from '../store/transaction.ts'
-import { sha256 } from '../crypto.ts'
-import { requireSoundApp } from './sound.ts'
-import { type Caller, actorOf } from '../people/actor.ts'
 import { type App, canonicalBytes, SERVER_CHAIN } from '@tenon/core'
 import type { Context } from '../context.ts'
+import { sha256 } from '../crypto.ts'
+import { ApiFailure } from '../errors.ts'
+import { type Caller, actorOf } from '../people/actor.ts'
+import { lockApp } from '../store/locks.ts'
+import { anyOf } from '../store/statements.ts'
+import { transact } from '../store/transaction.ts'
+import { requireSoundApp } from './sound.ts'
 /** A version of its own when anything is different from the newest. */
 export async function syncApp(context: Context, sent: App, caller: Caller) {
   const app = requireSoundApp(sent, context.now())

@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
-import { newestVersions } from './newest-version.ts'
 import { notFound, ApiFailure } from '../errors.ts'
 import type { Db } from '../store/database.ts'
+import { newestVersions } from './newest-version.ts'
 
 /** By name or id. */
 export async function findApp(

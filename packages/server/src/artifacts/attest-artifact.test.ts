@@ -13,8 +13,6 @@ import { toSignedEntity, toTrustMaterial, Verifier } from '@sigstore/verify'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { verify } from '../crypto.ts'
 import { entriesOf } from '../testing/audit.ts'
-import { createSignatureWatch } from './signatures.ts'
-import { readBundle } from './describe-artifact.ts'
 import { MANIFEST, rawRegistry } from '../testing/raw-registry.ts'
 import {
   connectAgent,
@@ -26,6 +24,8 @@ import {
 } from '../testing/test-agent.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { component } from '../testing/world.ts'
+import { readBundle } from './describe-artifact.ts'
+import { createSignatureWatch } from './signatures.ts'
 
 const REPOSITORY = 'apps/shop/web'
 const COMMIT = 'c'.repeat(40)

@@ -1,10 +1,10 @@
 import { keptManifest, SERVER_CHAIN } from '@tenon/core'
 import { collectGarbage, type GarbageReport } from '@tenon/oci'
 import type { Context } from '../context.ts'
-import { closureImages } from './registry.ts'
+import { actorOf, type Caller } from '../people/actor.ts'
 import { anyOf } from '../store/statements.ts'
 import { transact } from '../store/transaction.ts'
-import { actorOf, type Caller } from '../people/actor.ts'
+import { closureImages } from './registry.ts'
 
 /**
  * Removes what nothing needs: needed are the artifacts of all builds that succeeded, the plugins, and whatever jobs

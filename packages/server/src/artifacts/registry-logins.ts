@@ -1,14 +1,14 @@
 import { SERVER_CHAIN, type ActionOn, type AuditFact } from '@tenon/core'
 import { RegistryRefusal, type RepositoryGrant } from '@tenon/oci'
 import { routes } from '@tenon/protocol'
-import { callerOf, mayCall } from '../people/authority.ts'
 import { isoNow, type Context } from '../context.ts'
 import { hashSecret, randomSecret, secretMatches } from '../crypto.ts'
+import { actorOf, type Caller } from '../people/actor.ts'
+import { callerOf, mayCall } from '../people/authority.ts'
+import { selectTokens } from '../people/tokens.ts'
 import type { Db } from '../store/database.ts'
 import { transact, type Tx } from '../store/transaction.ts'
-import { actorOf, type Caller } from '../people/actor.ts'
 import { BEARER_SECONDS } from './registry-tokens.ts'
-import { selectTokens } from '../people/tokens.ts'
 
 const PREFIX = 'tenon-login-'
 const LOGIN_ID = /^rlg_[0-9a-z]{26}$/

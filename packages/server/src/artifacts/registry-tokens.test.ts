@@ -1,5 +1,6 @@
 import { ANNOTATIONS, parseEntry, type AuditEntry } from '@tenon/core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { writeRefusals } from '../audit/refusals.ts'
 import { entriesOf } from '../testing/audit.ts'
 import { rawRegistry, redeem } from '../testing/raw-registry.ts'
 import {
@@ -14,7 +15,6 @@ import {
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { until } from '../testing/until.ts'
 import { component, installAgent, newInstall } from '../testing/world.ts'
-import { writeRefusals } from '../audit/refusals.ts'
 
 const REPOSITORY = 'apps/shop/web'
 

@@ -1,10 +1,10 @@
-import { lockRegistryToken, shareJob } from '../store/locks.ts'
 import type { JobManifest } from '@tenon/core'
 import { RegistryRefusal, type Digest, type Grant, type RepositoryGrant } from '@tenon/oci'
+import { chainOf } from '../audit/chains.ts'
 import { isoNow, type Context } from '../context.ts'
 import { hashSecret, randomSecret } from '../crypto.ts'
+import { lockRegistryToken, shareJob } from '../store/locks.ts'
 import { transact, type Tx } from '../store/transaction.ts'
-import { chainOf } from '../audit/chains.ts'
 
 /** Long enough for a job to turn round with it, too short to be worth stealing. */
 const ONE_TIME_SECONDS = 120

@@ -1,11 +1,11 @@
 import type { AuditFact, OwnFact } from '@tenon/core'
 import type { RegistryEvent } from '@tenon/oci'
-import type { Context } from '../context.ts'
 import { chainOf } from '../audit/chains.ts'
-import { auditLoginRefusal, isLoginLive, isLoginSubject } from './registry-logins.ts'
-import { TOKEN_REFUSED } from './registry-tokens.ts'
+import type { Context } from '../context.ts'
 import { anyOf } from '../store/statements.ts'
 import { transact } from '../store/transaction.ts'
+import { auditLoginRefusal, isLoginLive, isLoginSubject } from './registry-logins.ts'
+import { TOKEN_REFUSED } from './registry-tokens.ts'
 
 type Refused = Extract<RegistryEvent, { type: 'access.refused' }>
 

@@ -16,9 +16,9 @@ import { hkdfSync } from 'node:crypto'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { VendorRegistry } from '../ground/vendor-registry.ts'
+import type { Db } from '../store/database.ts'
 import { createRegistryStore } from './registry-store.ts'
 import { withVersionTags } from './registry-tags.ts'
-import type { Db } from '../store/database.ts'
 
 /** What the registry asks and tells while it serves. */
 export interface RegistryHooks {

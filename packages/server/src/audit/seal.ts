@@ -1,6 +1,6 @@
-import { appendPending } from '../store/audit-append.ts'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
+import { appendPending } from '../store/audit-append.ts'
 
 const BATCH = 1_000
 const ONE_WRITER = 7_365_202_602

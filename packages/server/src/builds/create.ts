@@ -1,12 +1,12 @@
 import { buildables, SERVER_CHAIN, type Buildable, type Json } from '@tenon/core'
-import type { Context } from '../context.ts'
-import { ApiFailure } from '../errors.ts'
-import { transact, type Tx } from '../store/transaction.ts'
-import { actorOf, type Caller } from '../people/actor.ts'
-import { createJob } from '../jobs/create.ts'
 import { newestVersion } from '../apps/newest-version.ts'
 import { loadPlugins, pluginFor, type Plugins } from '../artifacts/plugins.ts'
+import type { Context } from '../context.ts'
+import { ApiFailure } from '../errors.ts'
+import { createJob } from '../jobs/create.ts'
 import { poolOf } from '../jobs/sign-manifest.ts'
+import { actorOf, type Caller } from '../people/actor.ts'
+import { transact, type Tx } from '../store/transaction.ts'
 
 /** One build, one job, per component (or built action) of the app's newest version, from a source sent before or from where it says. */
 export async function createBuilds(

@@ -1,9 +1,9 @@
-import type { Context } from '../context.ts'
-import { applyTold, type Finished, type FinishVerdict, type Told } from '../jobs/finish.ts'
 import { openSessions, type Handshake, type Opening } from '../agents/connect.ts'
+import type { Context } from '../context.ts'
+import { claimJobs, type Claim, type Claimed } from '../jobs/claim.ts'
+import { applyTold, type Finished, type FinishVerdict, type Told } from '../jobs/finish.ts'
 import type { Started } from '../jobs/start.ts'
 import { createBatcher } from '../store/batch.ts'
-import { claimJobs, type Claim, type Claimed } from '../jobs/claim.ts'
 
 /** What the connections of this process do, many at a time in one transaction each. */
 export interface Batches {

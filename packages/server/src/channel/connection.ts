@@ -18,15 +18,15 @@ import {
 import { randomBytes } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { WebSocket } from 'ws'
-import type { Context } from '../context.ts'
 import type { Challenge, OpenedSession } from '../agents/connect.ts'
+import { forgetSession } from '../agents/connections.ts'
+import type { Context } from '../context.ts'
 import { isDatabaseAway, isUnstorable } from '../store/database.ts'
 import { Dispatcher } from './dispatcher.ts'
 import { answerHeartbeat, handleFrame } from './frames.ts'
-import type { SlotCounts } from './slots.ts'
 import type { Session } from './session.ts'
-import { forgetSession } from '../agents/connections.ts'
 import type { Sessions } from './sessions.ts'
+import type { SlotCounts } from './slots.ts'
 
 type Frame<T extends AgentFrame['type']> = Extract<AgentFrame, { type: T }>
 

@@ -1,8 +1,8 @@
-import { secretsToSend } from '../secrets/deliver.ts'
-import { cancelsFor } from '../jobs/cancels.ts'
-import { standingsOf } from '../agents/attention.ts'
 import type { Feature } from '@tenon/core'
+import { standingsOf } from '../agents/attention.ts'
 import type { Context } from '../context.ts'
+import { cancelsFor } from '../jobs/cancels.ts'
+import { secretsToSend } from '../secrets/deliver.ts'
 import type { Session } from './session.ts'
 
 /** What agents must hear besides new jobs: that they were superseded or ended, cancels, sealed secrets. */

@@ -1,6 +1,6 @@
+import type { Context } from '../context.ts'
 import { leaseOf } from '../jobs/leases.ts'
 import { stillAssigned } from '../jobs/queue.ts'
-import type { Context } from '../context.ts'
 import type { Session } from './session.ts'
 
 /**

@@ -2,9 +2,9 @@ import { type Heard, forgetSession, recordHeard } from '../agents/connections.ts
 import type { Context } from '../context.ts'
 import { extendLeases } from '../jobs/leases.ts'
 import { createBatcher } from '../store/batch.ts'
+import { createBatches, type Batches } from './batches.ts'
 import { controlAgents } from './control.ts'
 import { giveAgain } from './give-again.ts'
-import { createBatches, type Batches } from './batches.ts'
 import type { Session } from './session.ts'
 
 const CONTROL_BATCH = 500

@@ -1,7 +1,7 @@
 import type { App } from '@tenon/core'
-import type { Tx } from '../store/transaction.ts'
 import { configDigest, type InstallFacts } from '../runs/component-config.ts'
 import { newestBuilds } from '../runs/newest-builds.ts'
+import type { Tx } from '../store/transaction.ts'
 
 /** What differs from what is there: another build, another configuration or input, drift, or not deployed well. */
 export async function changedComponents(

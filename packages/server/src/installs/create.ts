@@ -1,15 +1,15 @@
-import { createRun } from '../runs/create.ts'
+import type { Routes } from '@tenon/protocol'
+import type { z } from 'zod'
+import { newestVersion } from '../apps/newest-version.ts'
+import { findApp } from '../apps/views.ts'
+import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
+import { type Caller, actorOf, byCaller } from '../people/actor.ts'
+import { createRun } from '../runs/create.ts'
+import { transact } from '../store/transaction.ts'
 import { freeName } from './free-name.ts'
 import { requireToggles } from './switches.ts'
 import { requireInputs } from './update.ts'
-import { newestVersion } from '../apps/newest-version.ts'
-import { transact } from '../store/transaction.ts'
-import { findApp } from '../apps/views.ts'
-import { type Caller, actorOf, byCaller } from '../people/actor.ts'
-import type { Context } from '../context.ts'
-import type { Routes } from '@tenon/protocol'
-import type { z } from 'zod'
 
 type NewInstall = z.output<Routes['installs.create']['body']>
 

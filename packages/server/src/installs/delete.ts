@@ -1,10 +1,10 @@
-import { lockInstall } from '../store/locks.ts'
-import { forgetComponents } from '../runs/components.ts'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
-import { transact, type Tx } from '../store/transaction.ts'
 import { actorOf, type Caller } from '../people/actor.ts'
+import { forgetComponents } from '../runs/components.ts'
+import { lockInstall } from '../store/locks.ts'
+import { transact, type Tx } from '../store/transaction.ts'
 import { freeName } from './free-name.ts'
 
 /** Out of every list, with all that it was told; its audit, and the runs and agents that this speaks of, stay. */

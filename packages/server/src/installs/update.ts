@@ -1,4 +1,3 @@
-import { lockInstall } from '../store/locks.ts'
 import {
   checkInputs,
   dependentsOf,
@@ -17,12 +16,13 @@ import {
   type Switches,
 } from '@tenon/core'
 import { sql } from 'kysely'
+import { newestVersion } from '../apps/newest-version.ts'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
-import { transact, type Tx } from '../store/transaction.ts'
 import type { Decider } from '../people/actor.ts'
 import { createRun } from '../runs/create.ts'
-import { newestVersion } from '../apps/newest-version.ts'
+import { lockInstall } from '../store/locks.ts'
+import { transact, type Tx } from '../store/transaction.ts'
 import { hasDependents, requireToggles } from './switches.ts'
 
 export interface InstallChange {

@@ -1,5 +1,3 @@
-import { SHARED_AGENTS, lockJobRows } from '../store/locks.ts'
-import { APPEND_MADE_ENTRIES } from '../store/audit-append.ts'
 import {
   entryParts,
   INTERACTIVE_KINDS,
@@ -11,10 +9,12 @@ import {
 import { CompiledQuery, sql } from 'kysely'
 import { isoNow, type Context } from '../context.ts'
 import type { GivenJob } from '../ground/slots.ts'
+import { APPEND_MADE_ENTRIES } from '../store/audit-append.ts'
+import { SHARED_AGENTS, lockJobRows } from '../store/locks.ts'
+import { transact, type Tx } from '../store/transaction.ts'
 import { signAgain } from './control.ts'
 import { loadLapsed } from './revive.ts'
 import { assignedFact } from './start.ts'
-import { transact, type Tx } from '../store/transaction.ts'
 
 type ClaimedRow = {
   id: string

@@ -1,9 +1,9 @@
 import { sql } from 'kysely'
-import type { Context } from '../context.ts'
-import { leaseFromNow } from './leases.ts'
-import type { Tx } from '../store/transaction.ts'
-import { poolOf, signManifest, type JobPlan } from './sign-manifest.ts'
 import { chainOf } from '../audit/chains.ts'
+import type { Context } from '../context.ts'
+import type { Tx } from '../store/transaction.ts'
+import { leaseFromNow } from './leases.ts'
+import { poolOf, signManifest, type JobPlan } from './sign-manifest.ts'
 import { assignedFact } from './start.ts'
 
 export interface PlannedJob {

@@ -1,4 +1,3 @@
-import { leaseOf } from './leases.ts'
 import {
   documentBytes,
   isExactDocument,
@@ -13,14 +12,15 @@ import {
 } from '@tenon/core'
 import type { JobReport } from '@tenon/protocol'
 import { sql } from 'kysely'
+import { chainOf, concerns } from '../audit/chains.ts'
 import type { Context } from '../context.ts'
 import { verifyApart } from '../crypto.ts'
-import { transactWithHeads, type Tx } from '../store/transaction.ts'
-import { chainOf, concerns } from '../audit/chains.ts'
-import { isOverdue, lapseJob } from './lapse.ts'
-import { reviveJob } from './revive.ts'
 import { lockJob, lockJobs, type LockedJob } from '../store/locks.ts'
+import { transactWithHeads, type Tx } from '../store/transaction.ts'
 import { settleJobs, type Settlement } from './end.ts'
+import { isOverdue, lapseJob } from './lapse.ts'
+import { leaseOf } from './leases.ts'
+import { reviveJob } from './revive.ts'
 import { startedFact, startJobs, type Started } from './start.ts'
 
 /** An agent's signed word on how a job ended. */

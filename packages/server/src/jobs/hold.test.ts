@@ -2,7 +2,6 @@ import { isSignedBy } from '@tenon/core'
 import { startPermit, type AgentVerdict } from '@tenon/protocol'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { generateSigningKey, verify } from '../crypto.ts'
-import { expireLeases } from './leases.ts'
 import { auditOf, entriesOf } from '../testing/audit.ts'
 import {
   connectAgent,
@@ -19,6 +18,7 @@ import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { until } from '../testing/until.ts'
 import { activeInstall, builtApp } from '../testing/world.ts'
 import { lapseOverdueJobs } from './lapse.ts'
+import { expireLeases } from './leases.ts'
 
 let tenant: TestTenant
 let agent: TestAgent

@@ -9,11 +9,11 @@ import {
 } from '@tenon/core'
 import { agentVerdict, type AgentVerdict } from '@tenon/protocol'
 import { sql } from 'kysely'
+import { chainOf } from '../audit/chains.ts'
 import type { Context } from '../context.ts'
 import { verify } from '../crypto.ts'
-import { transact, type Tx } from '../store/transaction.ts'
-import { chainOf } from '../audit/chains.ts'
 import { lockJob, type LockedJob } from '../store/locks.ts'
+import { transact, type Tx } from '../store/transaction.ts'
 
 export interface Held {
   agent: { id: string; publicKeys: readonly string[] }

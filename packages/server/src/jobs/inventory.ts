@@ -1,14 +1,14 @@
-import { leaseFromNow } from './leases.ts'
-import { reviveJob } from './revive.ts'
-import { lapseJob } from './lapse.ts'
-import { requeueJob, endGoneJob } from './control.ts'
-import { knownJobs } from './claim.ts'
 import { reconcile, type Reconciliation } from '@tenon/core'
 import type { AgentHello } from '@tenon/protocol'
 import { sql } from 'kysely'
 import { chainOf } from '../audit/chains.ts'
 import type { Context } from '../context.ts'
 import type { Tx } from '../store/transaction.ts'
+import { knownJobs } from './claim.ts'
+import { requeueJob, endGoneJob } from './control.ts'
+import { lapseJob } from './lapse.ts'
+import { leaseFromNow } from './leases.ts'
+import { reviveJob } from './revive.ts'
 
 /** What an agent says it holds as it connects. */
 export interface Told {

@@ -1,6 +1,7 @@
 import type { JobManifest } from '@tenon/core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { auditOf, auditProblems } from '../testing/audit.ts'
+import { action, planned } from '../testing/planned-world.ts'
 import {
   connectAgent,
   finishedFrame,
@@ -12,7 +13,6 @@ import {
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { until } from '../testing/until.ts'
 import { activeInstall, builtApp, component, ended, plan, workAll } from '../testing/world.ts'
-import { action, planned } from '../testing/planned-world.ts'
 import { claimJobs } from './claim.ts'
 import { expireLeases } from './leases.ts'
 

@@ -1,6 +1,5 @@
 import type { JobKind } from '@tenon/core'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { createJobs } from './create.ts'
 import { transact } from '../store/transaction.ts'
 import {
   connectAgent,
@@ -12,6 +11,7 @@ import {
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { until } from '../testing/until.ts'
 import { activeInstall, builtApp } from '../testing/world.ts'
+import { createJobs } from './create.ts'
 
 let tenant: TestTenant
 let agent: TestAgent

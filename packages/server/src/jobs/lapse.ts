@@ -1,11 +1,11 @@
 import type { AuditFact, OwnFact } from '@tenon/core'
 import { sql } from 'kysely'
-import { isoNow, type Context } from '../context.ts'
-import { isDatabaseAway } from '../store/database.ts'
-import { transact, type Tx } from '../store/transaction.ts'
 import { chainOf } from '../audit/chains.ts'
+import { isoNow, type Context } from '../context.ts'
 import { ownerOf } from '../ground/followers.ts'
+import { isDatabaseAway } from '../store/database.ts'
 import { lockJob, type LockedJob } from '../store/locks.ts'
+import { transact, type Tx } from '../store/transaction.ts'
 import { settleJob } from './end.ts'
 
 /** The word that a job has started may still be on its way, and clocks differ. */

@@ -1,7 +1,7 @@
-import { lockLeaseWatch } from '../store/locks.ts'
 import { sql, type RawBuilder } from 'kysely'
-import type { Context } from '../context.ts'
 import { chainOf } from '../audit/chains.ts'
+import type { Context } from '../context.ts'
+import { lockLeaseWatch } from '../store/locks.ts'
 import { anyOf, type Db } from '../store/statements.ts'
 import { transact } from '../store/transaction.ts'
 

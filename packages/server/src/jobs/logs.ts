@@ -1,7 +1,7 @@
-import type { Lease } from './leases.ts'
 import { jobStates } from '@tenon/core'
-import type { Db } from '../store/statements.ts'
 import type { Context } from '../context.ts'
+import type { Db } from '../store/statements.ts'
+import type { Lease } from './leases.ts'
 
 /**
  * How far the log is stored afterwards. Another end than that of these bytes means that another session of the agent

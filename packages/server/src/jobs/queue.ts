@@ -1,6 +1,6 @@
-import { type Lease, leaseOf } from './leases.ts'
 import { sql } from 'kysely'
 import type { Db } from '../store/database.ts'
+import { type Lease, leaseOf } from './leases.ts'
 
 /** Pools in which jobs wait for an agent. */
 export async function poolsWithJobs(db: Db): Promise<string[]> {

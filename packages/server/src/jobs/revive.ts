@@ -7,12 +7,12 @@ import {
   type StepStatus,
 } from '@tenon/core'
 import { sql } from 'kysely'
-import type { Context } from '../context.ts'
-import { leaseFromNow } from './leases.ts'
-import type { Tx } from '../store/transaction.ts'
 import { chainOf } from '../audit/chains.ts'
+import type { Context } from '../context.ts'
 import { ownerOf } from '../ground/followers.ts'
 import { lockJob, type LockedJob, lockJobRows } from '../store/locks.ts'
+import type { Tx } from '../store/transaction.ts'
+import { leaseFromNow } from './leases.ts'
 
 /** Keeps what a lapse opens again as it was, in case the job had begun in time. */
 export function keepLapsed(tx: Tx, job: LockedJob, stepIds: readonly string[]): void {

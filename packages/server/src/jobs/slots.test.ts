@@ -1,13 +1,13 @@
 import type { JobKind } from '@tenon/core'
 import { sql } from 'kysely'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { createJobs, type PlannedJob } from './create.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { auditOf } from '../testing/audit.ts'
 import { connectAgent, finishedFrame, manifestOf, type TestAgent } from '../testing/test-agent.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { until } from '../testing/until.ts'
 import { activeInstall, builtApp, ended, workAll } from '../testing/world.ts'
+import { createJobs, type PlannedJob } from './create.ts'
 
 const SLOTS = 2
 let tenant: TestTenant

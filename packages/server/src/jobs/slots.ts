@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
-import type { Db } from '../store/database.ts'
 import type { GivenJob, SlotHost, Slots, TakenSlots } from '../ground/slots.ts'
+import type { Db } from '../store/database.ts'
 
 export function createSlots(): Slots {
   const byPool = new Map<string, Set<SlotHost>>()

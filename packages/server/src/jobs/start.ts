@@ -1,10 +1,10 @@
 import type { OwnFact } from '@tenon/core'
 import { sql } from 'kysely'
+import { chainOf } from '../audit/chains.ts'
 import type { Context } from '../context.ts'
 import { ownerOf } from '../ground/followers.ts'
-import { leaseFromNow } from './leases.ts'
 import type { Tx } from '../store/transaction.ts'
-import { chainOf } from '../audit/chains.ts'
+import { leaseFromNow } from './leases.ts'
 
 /** An agent's word that a job of its runs. */
 export interface Started {

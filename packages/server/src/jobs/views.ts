@@ -8,11 +8,11 @@ import {
 } from '@tenon/core'
 import type { JobView } from '@tenon/protocol'
 import { sql, type Selectable } from 'kysely'
+import { notFound } from '../errors.ts'
 import type { Db } from '../store/database.ts'
 import { shownName } from '../store/names.ts'
 import type { JobTable } from '../store/schema.ts'
 import { anyOf } from '../store/statements.ts'
-import { notFound } from '../errors.ts'
 
 export type JobRow = Omit<
   Selectable<JobTable>,

@@ -12,9 +12,9 @@ import {
 import { join } from 'node:path'
 import type { Context } from '../context.ts'
 import { hashSecret } from '../crypto.ts'
-import { createToken } from './tokens.ts'
 import { lockTenant } from '../store/locks.ts'
 import { transact, type Ground } from '../store/transaction.ts'
+import { createToken } from './tokens.ts'
 
 export function ownerTokenFile(dataDir: string): string {
   return join(dataDir, 'owner.token')

@@ -4,9 +4,9 @@ import type { Context } from '../context.ts'
 import type { EndedRun } from '../ground/followers.ts'
 import { lockNextRuns, type LockedRun } from '../store/locks.ts'
 import type { Tx } from '../store/transaction.ts'
+import type { StartingStep } from './load.ts'
 import { planSteps } from './plan-steps.ts'
 import { startSteps } from './start-steps.ts'
-import type { StartingStep } from './load.ts'
 
 export async function advance(context: Context, tx: Tx, run: LockedRun): Promise<void> {
   return advanceRuns(context, tx, [run])

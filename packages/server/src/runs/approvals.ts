@@ -6,8 +6,8 @@ import { ApiFailure } from '../errors.ts'
 import type { Tx } from '../store/transaction.ts'
 import { appliedConfig, loadSteps, madeOf } from './deploy-gate.ts'
 import { planJobOfStep } from './job-of-step.ts'
-import { settingsOf } from './plans-ended.ts'
 import { loadGround, planKey, subjectOf, type Ground, type StartingStep } from './load.ts'
+import { settingsOf } from './plans-ended.ts'
 
 /** `asked` is null where a plan is what somebody must see. */
 type Opening =

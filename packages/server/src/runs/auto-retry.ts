@@ -1,8 +1,8 @@
 import { retryDelay } from '@tenon/core'
 import type { Context } from '../context.ts'
+import type { EndedJob } from '../ground/followers.ts'
 import type { Tx } from '../store/transaction.ts'
 import { repeatSteps } from './deploy-gate.ts'
-import type { EndedJob } from '../ground/followers.ts'
 
 /** Steps that failed and may be tried again by themselves go back to waiting, each until its time. */
 export async function retryFailedSteps(context: Context, tx: Tx, failed: readonly EndedJob[]): Promise<void> {

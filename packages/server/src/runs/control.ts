@@ -1,15 +1,15 @@
-import { requireNothingNewer } from './newer-deploys.ts'
 import { stepStates, type ActionOn } from '@tenon/core'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
+import { cancelLocked } from '../jobs/control.ts'
+import { actorOf, type Caller } from '../people/actor.ts'
+import { type LockedRun, lockRun, lockJob } from '../store/locks.ts'
 import { anyOf } from '../store/statements.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { activateNext, advance } from './advance.ts'
-import { type LockedRun, lockRun, lockJob } from '../store/locks.ts'
-import { actorOf, type Caller } from '../people/actor.ts'
 import { requireGateKept, type RunStep, allRepeated, loadSteps, reopen } from './deploy-gate.ts'
-import { cancelLocked } from '../jobs/control.ts'
 import { loadPlans, planKey } from './load.ts'
+import { requireNothingNewer } from './newer-deploys.ts'
 
 export async function cancelRun(context: Context, runId: string, caller: Caller): Promise<void> {
   await transact(context, async (tx) => {

@@ -1,12 +1,12 @@
 import type { App, Decision } from '@tenon/core'
+import { newestVersion } from '../apps/newest-version.ts'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
-import type { Tx } from '../store/transaction.ts'
-import { activateNext } from './advance.ts'
 import type { Decider } from '../people/actor.ts'
+import type { Tx } from '../store/transaction.ts'
 import { requireBuiltActions } from './action-builds.ts'
+import { activateNext } from './advance.ts'
 import { newestBuilds } from './newest-builds.ts'
-import { newestVersion } from '../apps/newest-version.ts'
 import { planSteps } from './plan-steps.ts'
 
 export interface RunRequest {

@@ -2,9 +2,9 @@ import type { App, Component, JobManifest } from '@tenon/core'
 import { componentJobConfig, type PlanResult } from '@tenon/protocol'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { checkDrift } from '../schedules/drift.ts'
+import { action, planned, plannedWorld, runsOf } from '../testing/planned-world.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 import { until } from '../testing/until.ts'
-import { action, planned, plannedWorld, runsOf } from '../testing/planned-world.ts'
 import { component, PLAN, plan } from '../testing/world.ts'
 
 describe('deploys that are planned first', () => {

@@ -1,10 +1,10 @@
 import type { App, ApprovalOption, RunKind, StepKind } from '@tenon/core'
 import { planOf } from '@tenon/protocol'
 import { sql } from 'kysely'
+import { loadPlugins, type Plugins } from '../artifacts/plugins.ts'
 import type { Tx } from '../store/transaction.ts'
 import type { InstalledComponent } from './component-config.ts'
 import { deployedVersions, versionKey } from './deployed-versions.ts'
-import { loadPlugins, type Plugins } from '../artifacts/plugins.ts'
 import type { StepSubject } from './job-of-step.ts'
 
 export interface StartingStep {

@@ -2,9 +2,9 @@ import { SERVER_CHAIN, type App, type StepKind } from '@tenon/core'
 import { planOf, type PlanResult } from '@tenon/protocol'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
+import { type LockedRun, lockComponent } from '../store/locks.ts'
 import { anyOf } from '../store/statements.ts'
 import type { Tx } from '../store/transaction.ts'
-import { type LockedRun, lockComponent } from '../store/locks.ts'
 
 export interface EndedPlan {
   run: LockedRun

@@ -1,8 +1,8 @@
 import { scheduledActions, type App } from '@tenon/core'
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
-import type { Tx } from '../store/transaction.ts'
 import { nextTime } from '../ground/cron.ts'
+import type { Tx } from '../store/transaction.ts'
 
 /**
  * When the actions of an app are due next, on all of its installs or on one. What has the same schedules as before

@@ -1,11 +1,11 @@
 import { sql } from 'kysely'
 import type { Context } from '../context.ts'
 import { ApiFailure } from '../errors.ts'
-import { nextOf } from './actions.ts'
 import { byServer } from '../people/actor.ts'
 import { createRun } from '../runs/create.ts'
 import { anyOf } from '../store/statements.ts'
 import { transact, type Tx } from '../store/transaction.ts'
+import { nextOf } from './actions.ts'
 
 interface Due {
   install_id: string

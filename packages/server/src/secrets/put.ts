@@ -1,11 +1,11 @@
+import type { Json } from '@tenon/core'
 import { sql } from 'kysely'
-import { lockInstall } from '../store/locks.ts'
 import { newestVersion } from '../apps/newest-version.ts'
 import type { Context } from '../context.ts'
 import { actorOf, type Caller } from '../people/actor.ts'
+import { lockInstall } from '../store/locks.ts'
 import { transact, type Tx } from '../store/transaction.ts'
 import { requireSecretName } from './names.ts'
-import type { Json } from '@tenon/core'
 
 interface Install {
   id: string

@@ -1,5 +1,5 @@
-import { lockUndelivered } from '../store/locks.ts'
 import type { Context } from '../context.ts'
+import { lockUndelivered } from '../store/locks.ts'
 import { transact } from '../store/transaction.ts'
 
 /** A value that was sent to an install's agent. */

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { selectJobs } from '../jobs/lists.ts'
-import { CLAIM } from '../jobs/claim.ts'
 import { CANCELED } from '../agents/attention.ts'
+import { CLAIM } from '../jobs/claim.ts'
+import { selectJobs } from '../jobs/lists.ts'
 import { startTestTenant, type TestTenant } from '../testing/test-server.ts'
 
 let tenant: TestTenant

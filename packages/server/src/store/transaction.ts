@@ -1,9 +1,9 @@
-import { type Fact, auditStatements } from './audit-append.ts'
 import type { AuditFact, AuditHead, OwnFact } from '@tenon/core'
 import type pg from 'pg'
 import type { Logger } from 'pino'
 import type { Hub } from '../ground/hub.ts'
 import type { Slots, TakenSlots } from '../ground/slots.ts'
+import { type Fact, auditStatements } from './audit-append.ts'
 import { isDatabaseAway, isDeadlock } from './database.ts'
 import { isStalePlan, transactionOn, type Change, type Db, type TransactionConnection } from './statements.ts'
 

@@ -3,9 +3,9 @@ import { parseArgs } from 'node:util'
 import { pino } from 'pino'
 import { dockerSockets } from '../../config.ts'
 import { AgentError } from '../../ground/errors.ts'
+import { createRuntime, type EngineChoice } from '../../runtime/create-runtime.ts'
 import { storeKeyOfLastStart } from '../last-start.ts'
 import type { AgentFolder } from '../stopped-access.ts'
-import { createRuntime, type EngineChoice } from '../../runtime/create-runtime.ts'
 
 /** What a command may touch of the process it runs in. */
 export interface CommandIo {

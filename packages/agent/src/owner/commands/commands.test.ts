@@ -6,7 +6,6 @@ import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createAgent, type Agent } from '../../agent.ts'
 import { lockFolder } from '../../ground/folder-lock.ts'
-import type { AgentStatus } from '../owner-access.ts'
 import { createFakeRuntime } from '../../runtime/fake.ts'
 import { openInstallStore } from '../../store/file-store.ts'
 import { loadStoreKey } from '../../store/store-key.ts'
@@ -14,6 +13,7 @@ import { configOf } from '../../testing/agent-config.ts'
 import { ContractServer, newId } from '../../testing/contract-server.ts'
 import { runAgentCommand as run, type Ran } from '../../testing/run-command.ts'
 import { waitUntil } from '../../testing/wait-until.ts'
+import type { AgentStatus } from '../owner-access.ts'
 
 let base: string
 let dir: string

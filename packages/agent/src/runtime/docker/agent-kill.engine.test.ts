@@ -4,9 +4,9 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { buildTestImage, bundleProgram, missingFor, startEngine, type EngineName } from './engines.testing.ts'
 import { ContractServer } from '../../testing/contract-server.ts'
 import { waitUntil } from '../../testing/wait-until.ts'
+import { buildTestImage, bundleProgram, missingFor, startEngine, type EngineName } from './engines.testing.ts'
 
 const JOBS = 10
 /** A slow machine starts ten containers, and its engine, in this time. */

@@ -2,8 +2,8 @@ import { chmod, chown, mkdir, open, readdir, rm, writeFile } from 'node:fs/promi
 import path from 'node:path'
 import { z } from 'zod'
 import { JOB_END_REASONS } from '@tenon/core'
-import type { JobExit } from '../runtime.ts'
 import { keepFirst, placeFile, readJson, readText } from '../job-files.ts'
+import type { JobExit } from '../runtime.ts'
 
 /** Where everything of one job lies on the host. `work` is seen under the same path inside the container. */
 export interface JobFolder {

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { kept } from '../../ground/kept.ts'
+import type { JobObject, SecretObject } from './job-manifest.ts'
 import { openAccess } from './kube-access.ts'
 import type { KubeAccess } from './kube-access.ts'
 import { isKube } from './kube-error.ts'
@@ -8,7 +9,6 @@ import { execInPod } from './kube-exec.ts'
 import type { ExecTarget, PodExec } from './kube-exec.ts'
 import { createKubeHttp } from './kube-http.ts'
 import type { KubeHttp } from './kube-http.ts'
-import type { JobObject, SecretObject } from './job-manifest.ts'
 
 const texts = z.record(z.string(), z.string())
 const metadataSchema = z.object({

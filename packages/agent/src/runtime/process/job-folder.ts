@@ -1,9 +1,9 @@
 import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
+import { allDone, keepFirst, placeFile, readJson, readText } from '../job-files.ts'
 import type { ExitFacts } from './exit-reason.ts'
 import type { ProcessIdentity } from './processes.ts'
-import { allDone, keepFirst, placeFile, readJson, readText } from '../job-files.ts'
 
 /** Where everything of one job lies. `run` is the launcher's, `work` the only part that a confined job sees. */
 export interface JobFolder {
