@@ -47,10 +47,10 @@ describe(`a rolling update from ${EARLIER.slice(0, 7)} to today, two servers on 
       await stage.startAgent(NEW, { install: NEW, dist: today.dist, server: next })
       await stage.untilRun('succeeded', NEW)
       const old = stage.server
-      for (const asked of [old, next])
-        await Promise.all([OLD, NEW].map(async (install) => ended(next, await deploy(asked, install))))
-      await useTokenOf(old, next)
-      await useTokenOf(next, old)
+      for (const install of [OLD, NEW]) await ended(next, await ofEarlier(() => deploy(old, install)))
+      await Promise.all([OLD, NEW].map(async (install) => ended(next, await deploy(next, install))))
+      await ofEarlier(() => useTokenOf(old, next))
+      await ofEarlier(() => useTokenOf(next, old))
       await endOldWhileAJobRuns(next)
       await ended(next, await deploy(next, OLD))
       await checkInvariants(stage, { staysLost: [] })
@@ -72,13 +72,22 @@ describe(`a rolling update from ${EARLIER.slice(0, 7)} to today, two servers on 
 
   async function endOldWhileAJobRuns(next: ServerHandle): Promise<void> {
     rmSync(stage.releaseFile('web'))
-    const run = await deploy(stage.server, OLD)
+    const run = await ofEarlier(() => deploy(stage.server, OLD))
     await stage.untilJob('deploy:web', 'running', OLD)
     await stage.replaceServer(next)
     stage.release('web')
     await ended(next, run)
   }
 })
+
+/**
+ * After a migration each connection of this version fails once at a statement that it had prepared, and does nothing then; later
+ * versions plan it anew. Whoever meets that asks again.
+ */
+async function ofEarlier<T>(ask: () => Promise<T>): Promise<T> {
+  const { answer } = await until('the earlier server’s answer', async () => ({ answer: await ask() }))
+  return answer
+}
 
 async function deploy({ client }: ServerHandle, install: string): Promise<string> {
   return (await client.call('deploys.create', { params: { ref: install }, body: {} })).id
