@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { ensureInstalled } from './ensure-installed.mjs'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const { values } = parseArgs({
@@ -16,6 +17,7 @@ const { values } = parseArgs({
     'at-once': { type: 'string', default: '4' },
   },
 })
+ensureInstalled()
 const folder = mkdtempSync(join(tmpdir(), 'tenon-scenarios-'))
 try {
   const results = await play()
