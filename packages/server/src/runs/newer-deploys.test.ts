@@ -57,6 +57,21 @@ describe('a step of an old run', () => {
     await w.close()
   })
 
+  it('is not retried over another build of the same version either, which is named', async () => {
+    const w = await failedWorld()
+    await builtApp(server, w.name, [component('db'), component('web', ['db'])])
+    const by = await w.deploy({ components: ['db'] })
+    await ended(server.client, by.id)
+    await expect(runs.on('retry', w.failed, 'deploy:db')).rejects.toMatchObject({
+      message: expect.stringMatching(
+        new RegExp(
+          `^run ${by.id} has brought another build of db \\(bld_\\w+\\) since; .* bring bld_\\w+ back$`,
+        ),
+      ) as unknown,
+    })
+    await w.close()
+  })
+
   it('is retried where nothing else came since', async () => {
     const w = await failedWorld()
     await runs.on('retry', w.failed, 'deploy:db')

@@ -5,10 +5,12 @@ import type { Tx } from '../store/transaction.ts'
 
 interface Newer {
   component: string
-  version: number
-  by: string
   install: string
+  version: number
+  build: string
+  by: string
   newer: number
+  newer_build: string
 }
 
 /**
@@ -21,7 +23,8 @@ export async function requireNothingNewer(
   components: readonly string[],
 ): Promise<void> {
   const { rows } = await sql<Newer>`
-    select mine.component, install.name as install, mine_version.number as version, since.run_id as by, newer_version.number as newer
+    select mine.component, install.name as install, mine_version.number as version, mine.build_id as build,
+      since.run_id as by, newer_version.number as newer, since.build_id as newer_build
     from deploy as mine join install on install.id = mine.install_id
     join app_version as mine_version on mine_version.id = ${run.app_version_id}
     cross join lateral (
@@ -36,8 +39,12 @@ export async function requireNothingNewer(
     order by mine.component limit 1`.execute(tx.db)
   const [found] = rows
   if (!found) return
-  const { component, version, by, install, newer } = found
-  const message = `run ${by} has brought ${component} of version ${newer} since; this run would bring version ${version} back`
+  const { component, install, version, build, by, newer } = found
+  const [what, older] =
+    newer === version
+      ? [`another build of ${component} (${found.newer_build})`, `${build} back`]
+      : [`${component} of version ${newer}`, `version ${version} back`]
+  const message = `run ${by} has brought ${what} since; this run would bring ${older}`
   throw new ApiFailure('wrong_state', message, {
     remedy: `Deploy the newest: \`tenon deploy ${install} ${component}\`; or go back on purpose: \`tenon deploys rollback ${install}\`.`,
   })
