@@ -7,6 +7,7 @@ import { lockApp } from '../store/locks.ts'
 import { anyOf } from '../store/statements.ts'
 import { transact } from '../store/transaction.ts'
 import { requireSoundApp } from './sound.ts'
+
 /** A version of its own when anything is different from the newest. */
 export async function syncApp(context: Context, sent: App, caller: Caller) {
   const app = requireSoundApp(sent, context.now())
